@@ -41,15 +41,14 @@ def record(counterpoint, profile, options, command):
 
 
 def recording(counterpoint, profile, path):
-    """Writes the calls of a profile as `replay.rs` reads them. Returns the names of the ops."""
+    """Returns the names of the ops. `replay.rs` reads the written calls."""
     exported = path.with_suffix(".csv")
     command = [counterpoint, "export", profile, "--format", "csv", "-o", str(exported)]
     subprocess.run(command, check=True)
     threads, ops = collections.defaultdict(list), {}
     with open(exported, newline="") as file:
         for row in csv.DictReader(file):
-            # Only calls with these roles are sampled one by one. Whole runs, and regions and tasks
-            # of an op, are not.
+            # Only calls with these roles are sampled one by one.
             if row.get("role", "workgroup") not in ("workgroup", "op", ""):
                 continue
             op = ops.setdefault(row["op"], len(ops))

@@ -34,7 +34,7 @@ def main(count, pairs, counterpoint, folder, *programs):
 
 
 def series(pairs, counterpoint, folder, a, b):
-    """Records one series, and returns its readings by name and unit."""
+    """Records one series."""
     path = os.path.join(folder, "diff.series")
     for old in (path, path + ".old"):
         shutil.rmtree(old, ignore_errors=True)
@@ -65,7 +65,6 @@ def series(pairs, counterpoint, folder, a, b):
 
 
 def hyperfine(runs, folder, a, b):
-    """Times both programs with hyperfine, and returns its readings by name and unit."""
     path = os.path.join(folder, "hyperfine.json")
     command = ["hyperfine", "-N", "--style", "none", "--warmup", "1", "--runs", runs, "--export-json", path]
     done = subprocess.run(

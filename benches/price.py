@@ -27,7 +27,7 @@ CALLS = ["probes", "counting", "after_readings", "way", "waiting", "switches", "
 
 
 def wait(result, command):
-    """Runs the program as a child of this process, and writes the time that it used."""
+    """Runs the program as a child of this process."""
     begun = time.monotonic_ns()
     child = os.posix_spawnp(command[0], command, os.environ)
     _, status, used = os.wait4(child, 0)
@@ -38,7 +38,6 @@ def wait(result, command):
 
 
 def used(process, found):
-    """Returns the times of a process, and the time of its inferences as the program measured it."""
     scale = NS[found["time_unit"]]
     yield "cpu", process["cpu"], "ns"
     yield "wall", process["wall"], "ns"
@@ -47,7 +46,6 @@ def used(process, found):
 
 
 def stated(counterpoint, profile):
-    """Returns the cost of recording that the report states."""
     report = [counterpoint, "report", "--format", "json", profile]
     probe = json.loads(subprocess.run(report, stdout=subprocess.PIPE, check=True).stdout)["probe"]
     value = {name: part["value"] for name, part in probe["parts"].items() if part}

@@ -38,7 +38,6 @@ CALM_S = 0.03
 
 
 class Way:
-    """One process, and what it has printed."""
 
     def __init__(self, name, arguments, counterpoint, profiles, command):
         self.name = name

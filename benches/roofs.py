@@ -15,10 +15,10 @@ import subprocess
 import sys
 import tempfile
 
-# The duration of a run of likwid-bench in seconds, and the number of runs.
+# The time of a run in seconds, and the number of runs.
 SHORT = 0.05
 RUNS = 5
-# The number of operations that a peakflops kernel does for each number that it reads.
+# Operations for each number that a peakflops kernel reads.
 OPERATIONS = 30
 # likwid-bench's suffixes for vectors of each size in bits, and its names of the memory kernels.
 VECTORS = {512: "_avx512", 256: "_avx", 128: "_sse"}

@@ -3,12 +3,11 @@
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     for argument in [
-        // Bind all imports when the library is loaded. Then no lazy binding happens inside a hook
-        // (a function that the profiled program calls), and a missing symbol is reported at
-        // start-up and not later.
+        // Bind all imports at the start: no lazy binding happens inside a hook (a function that the
+        // profiled program calls), and a missing symbol is reported early.
         "-Wl,-z,now",
-        // Never unmap the library, because threads of the program may still be inside a hook, and
-        // callbacks for the end of threads point into the library.
+        // Never unmap the library: threads may still be inside a hook, and callbacks for the end of
+        // threads point into the library.
         "-Wl,-z,nodelete",
         "-Wl,-soname,libcounterpoint.so",
     ] {

@@ -1,8 +1,8 @@
-// This library is preloaded so that PAPI can count on a machine without a PMU. PAPI's component
-// `perf_event` needs the PMU of a processor as its default PMU, and disables itself if there is
-// none. This library presents libpfm's PMU "perf" (the kernel's own counters) as a default PMU with
-// room for 32 counters. It hides the processor's PMU, which libpfm detects with CPUID although it
-// cannot be used, because PAPI refuses two default PMUs.
+// Preloaded so that PAPI can count on a machine without a PMU. PAPI's component `perf_event`
+// disables itself without a processor's PMU as its default PMU. This library presents libpfm's PMU
+// "perf" (the kernel's own counters) as a default PMU with room for 32 counters. It hides the
+// processor's PMU, which libpfm detects with CPUID although it cannot be used, because PAPI refuses
+// two default PMUs.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <perfmon/pfmlib.h>

@@ -35,8 +35,7 @@ extern "C" void inputs_on() {
 }
 
 // Adds an observer that reads a group of this many software counters (user mode) at the beginning
-// and the end of each op, on the calling thread, and does nothing with the values. Returns 0, or -1
-// if the counters cannot be opened.
+// and the end of each op, on the calling thread. Returns -1 if the counters cannot be opened.
 extern "C" int reads_on(int counters) {
   static const std::uint64_t kinds[] = {PERF_COUNT_SW_PAGE_FAULTS, PERF_COUNT_SW_TASK_CLOCK,
                                         PERF_COUNT_SW_PAGE_FAULTS_MIN};

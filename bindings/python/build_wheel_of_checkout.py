@@ -32,8 +32,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PACKAGE = HERE / "src/counterpoint"
-# The files that the package needs besides its own: two programs and the library. Users start the small
-# program; the other one contains the whole command line.
+# Two programs and the library. Users start the small program; the other contains the whole command
+# line.
 BUILT = ("bin/counterpoint", "libexec/counterpoint", "lib/libcounterpoint.so")
 PROGRAMS = ("/bin/counterpoint", "/libexec/counterpoint")
 VERSION = re.search(r'__version__ = "(.+)"', (PACKAGE / "__init__.py").read_text()).group(1)
@@ -111,15 +111,14 @@ def prebuilt(library):
 
 
 def plugins(library):
-    """Returns the profiler plugins beside the library, with their names in the package. If cargo built the
-    library for this machine, there are none."""
+    """Returns the profiler plugins beside the library, with their names in the package."""
     found = sorted((library.parent / "counterpoint/plugins").glob("*.so"))
     return [(path, f"lib/counterpoint/plugins/{path.name}") for path in found]
 
 
 def shared(library):
-    """Returns the manual pages beside the library, and the licences. pip installs the pages where `man` finds
-    them. A build by cargo has no manual pages."""
+    """Returns the manual pages beside the library, and the licences. pip installs the pages where
+    `man` finds them."""
     share = library.parent.parent / "share"
     pages = sorted((share / "man/man1").glob("*.1"))
     files = [(f"{NAME}.data/data/share/man/man1/{path.name}", path) for path in pages]
@@ -128,8 +127,8 @@ def shared(library):
 
 
 def runs_on_any(path):
-    """Returns whether a program or a library needs no glibc newer than `FLOOR`, and no library of a compiler.
-    It searches the whole file for names of versions and libraries, so it may return False by mistake, but not
+    """Returns whether a program or a library needs no glibc newer than `FLOOR`, and no library of a
+    compiler. It searches the whole file for names, so it may return False by mistake, but not
     True."""
     content = path.read_bytes()
     versions = re.findall(rb"\0GLIBC_(\d+)\.(\d+)(?=[.\d]*\0)", content)
@@ -152,7 +151,7 @@ def headers():
 
 
 def built():
-    """Returns the files of `BUILT`. Builds them if they cannot be taken from a folder."""
+    """Returns the files of `BUILT`, from a folder or newly built."""
     chosen = os.environ.get("COUNTERPOINT_DIST")
     if chosen:
         paths, why = in_dist(Path(chosen))
@@ -172,7 +171,7 @@ def built():
             " has made it, or set COUNTERPOINT_DIST to its location (docs/tvm.md, Installing)"
         )
     target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
-    # These are the folders that xtask uses, so nothing is built twice.
+    # The folders that xtask uses, so that nothing is built twice.
     cargo(target, "--package", "counterpoint", "--bins")
     artifacts = target / "artifacts"
     cargo(artifacts, "--manifest-path", "artifacts/Cargo.toml", "--package", "counterpoint-so")
@@ -181,7 +180,7 @@ def built():
 
 
 def in_dist(dist):
-    """Returns the paths of `BUILT` in a folder, and a reason if they cannot be used (otherwise None)."""
+    """Returns the paths of `BUILT` in a folder, and a reason if they cannot be used."""
     paths = tuple(dist / name for name in BUILT)
     for path in paths:
         if not path.is_file():
@@ -197,7 +196,6 @@ def in_dist(dist):
 
 
 def cargo(target, *words):
-    """Runs `cargo build --release`. If that fails, pip shows the output."""
     command = ["cargo", "build", "--release", "--target-dir", str(target), *words]
     if subprocess.run(command, cwd=ROOT).returncode != 0:
         sys.exit(f"counterpoint: {' '.join(command)} failed")

@@ -1,5 +1,4 @@
-//! Reads arbitrary bytes as the file of loops in a profile, and as a sequence of this file's pages
-//! with their tables.
+//! Reads arbitrary bytes as the file of loops in a profile, and as pages with tables of loops.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,4 @@
-//! Replaces the file of pages in an otherwise intact profile with arbitrary bytes, and opens and
-//! completely reads the profile.
+//! Replaces the file of pages in an intact profile with arbitrary bytes, and reads the profile.
 #![no_main]
 
 use std::path::PathBuf;
@@ -8,8 +7,7 @@ use std::sync::OnceLock;
 use libfuzzer_sys::fuzz_target;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// Returns the folder of the profile. The first call writes the profile; later, only its file of
-/// pages changes.
+/// The first call writes the profile; later, only its file of pages changes.
 fn dir() -> &'static PathBuf {
     static PROFILE: OnceLock<(Scratch, PathBuf)> = OnceLock::new();
     let (_, dir) = PROFILE.get_or_init(|| {

@@ -15,13 +15,13 @@
  *
  * When. A collector is called before and after each recorded op of TVM's virtual machines, of
  * PyTorch and of hosts of host.h, on the op's thread. Its calls nest as the ops nest. `start` runs
- * before the recorder's own readings and `stop` after them. So the time that a collector takes is
- * not part of the op's duration, but it is part of the duration of any op around it. If an op of
- * TVM throws, `stop` is not called. Instead, the state is passed to `abandon`, if that exists.
+ * before the recorder's own readings and `stop` after them. So a collector's time is not part of
+ * the op's duration, but it is part of the duration of any op around it. If an op of TVM throws,
+ * the state is passed to `abandon`, if that exists, instead of `stop`.
  *
  * Who frees. `collector_add` copies the struct, its texts and its slots. `self` and the functions
  * must stay valid until the process ends, even after `collector_remove`, because another thread may
- * still be in a call of the collector. The state that `start` returns belongs to the collector. It
+ * still be in a call of the collector. The state that `start` returns belongs to the collector, and
  * is passed once, to either `stop` or `abandon`.
  *
  * Errors. If `stop` returns anything but 0, or fills a slot that is not its own, this counts as the
@@ -42,7 +42,6 @@ extern "C" {
 /* The largest number of slots that all collectors together may have. */
 #define COUNTERPOINT_MOST_SLOTS 16
 
-/* The kind of a value. */
 enum {
   COUNTERPOINT_COUNT = 0,    /* whole number, signed */
   COUNTERPOINT_DURATION = 1, /* microseconds */
@@ -58,9 +57,9 @@ typedef struct counterpoint_device {
 
 typedef struct counterpoint_slot {
   /* The name of the value in views. It must differ from the names of all other slots, of the
-   * columns of every view (docs/schema.md) and of all counters of the session. Differences in
-   * capitals, separators (space, _, -) and a unit at the end are ignored: "duration" and "Duration
-   * (us)" count as the same name. */
+   * columns of every view (docs/schema.md) and of all counters of the session. Capitals,
+   * separators (space, _, -) and a unit at the end make no difference: "duration" and "Duration
+   * (us)" are the same name. */
   const char* name;
   uint32_t kind;    /* one of the above */
 } counterpoint_slot_t;
@@ -71,7 +70,7 @@ typedef struct counterpoint_value {
     double number;
     const char* text;
   } as;
-  uint64_t filled; /* 0 (as before `stop`): the value is missing this time, which differs from the value 0 */
+  uint64_t filled; /* 0 (as before `stop`): the value is missing, which is not 0 */
 } counterpoint_value_t;
 
 typedef struct counterpoint_collector {
@@ -81,7 +80,7 @@ typedef struct counterpoint_collector {
   const counterpoint_slot_t* slot;
   void* self;
   /* `device` is the device of the op's last tensor argument, or CPU 0 if the op has no tensor
-   * argument. The result is the state that is passed to `stop` or `abandon`. */
+   * argument. Returns the state for `stop` or `abandon`. */
   void* (*start)(void* self, counterpoint_device_t device);
   /* Fills the `slots` elements of `values`. Returns 0 if it succeeded. */
   int32_t (*stop)(void* self, void* state, counterpoint_value_t* values, uint32_t slots);
@@ -90,13 +89,12 @@ typedef struct counterpoint_collector {
 } counterpoint_collector_t;
 
 /* agent->collector_add returns the collector's number, which is 0 or more. It returns -1 if the
- * struct is incomplete or has an unknown kind; -2 if there would be too many slots, or more than 8
- * collectors; -3 if two slots would have the same name; -4 if a column of a view, or a counter of
- * the present recording, has the name of a slot, or if a name is empty or only a unit. The
- * collector is called from the next op on. If a counter of a later session has the same name as a
- * slot, that session's views call the slot "NAME (collector)". agent->collector_remove returns 0,
- * or -1 if there is no collector with that number. The slots of a removed collector can be used
- * again at once. */
+ * struct is incomplete or has an unknown kind; -2 if there would be too many slots, or more than
+ * 8 collectors; -3 if two slots would have the same name; -4 if a column of a view, or a counter
+ * of the present recording, has the name of a slot, or if a name is empty or only a unit. If a
+ * counter of a later session has the same name as a slot, that session's views call the slot
+ * "NAME (collector)". agent->collector_remove returns 0, or -1 if there is no collector with
+ * that number. The slots of a removed collector can be used again at once. */
 
 static inline counterpoint_value_t counterpoint_count(int64_t count) {
   counterpoint_value_t value;

@@ -1,6 +1,6 @@
 /* Kineto's interface for dynamic profiler plugins, as published in Kineto's pull request 1148, in a
  * header that is valid C11 and C++17. Names and layouts are the published ones. So a plugin that
- * was compiled with this header also works in a Kineto host, and a plugin that was compiled with
+ * was compiled with this header also works in a Kineto host, and one that was compiled with
  * Kineto's header also works in Counterpoint.
  *
  * A plugin is a shared object that exports `KinetoPlugin_register`. A host loads it from a directory
@@ -22,11 +22,12 @@
  *
  * Sizes. The first field of each struct is the number of bytes up to the end of its last field,
  * without padding after it (the UNPADDED_STRUCT_SIZE macros). Later versions of a struct add fields
- * at its end. Code that reads a struct must use a field only if the size covers it.
+ * at its end. Use a field only if the size covers it.
  *
  * Memory. No call transfers the ownership of memory: the receiver copies texts and structs during
- * the call. The functions of the interface must stay valid until the process ends, and a host never
- * unloads a plugin that has registered. A trace builder is valid only during profilerProcessEvents.
+ * the call. The functions of the interface must stay valid until the process ends, and a host does
+ * not unload a plugin that has registered. A trace builder is valid only during
+ * profilerProcessEvents.
  *
  * Times are nanoseconds since 1970-01-01 UTC. Texts are UTF-8 and end with a zero byte.
  */
@@ -52,8 +53,8 @@
 extern "C" {
 #endif
 
-/* Types of events. Some types are named after one vendor, but they have the same meaning on any
- * accelerator. A plugin can also declare event types of its own: see kineto_plugin_extension.h. */
+/* Types of events. Some types are named after one vendor, but have the same meaning on any
+ * accelerator. A plugin can also declare types of its own: see kineto_plugin_extension.h. */
 typedef enum KinetoPlugin_ProfileEventType {
   KINETO_PLUGIN_PROFILE_EVENT_TYPE_INVALID = 0,
   KINETO_PLUGIN_PROFILE_EVENT_TYPE_CPU_OP = 1,               /* an op, on the CPU */
@@ -83,8 +84,8 @@ typedef enum KinetoPlugin_ProfileEventType {
   KINETO_PLUGIN_PROFILE_EVENT_NUM_TYPES = 25
 } KinetoPlugin_ProfileEventType;
 
-/* One event. The metadata of a counter event contain one entry for each series: the key is the name
- * of the series, and the value is a number. */
+/* The metadata of a counter event contain one entry for each series: the key is the name of the
+ * series, and the value is a number. */
 typedef struct KinetoPlugin_ProfileEvent {
   size_t unpaddedStructSize;
   KinetoPlugin_ProfileEventType eventType;
@@ -120,7 +121,7 @@ typedef struct KinetoPlugin_ProfileEventFlow {
 #define KINETO_PLUGIN_PROFILE_EVENT_FLOW_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_ProfileEventFlow, isStartPoint)
 
-/* Describes the row of a device in a trace viewer. */
+/* The row of a device in a trace viewer. */
 typedef struct KinetoPlugin_ProfileDeviceInfo {
   size_t unpaddedStructSize;
   int64_t deviceId;
@@ -131,7 +132,7 @@ typedef struct KinetoPlugin_ProfileDeviceInfo {
 #define KINETO_PLUGIN_PROFILE_DEVICE_INFO_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_ProfileDeviceInfo, pLabel)
 
-/* Describes the row of a stream or thread in a trace viewer. */
+/* The row of a stream or thread in a trace viewer. */
 typedef struct KinetoPlugin_ProfileResourceInfo {
   size_t unpaddedStructSize;
   union {
@@ -150,14 +151,12 @@ typedef struct KinetoPlugin_ProfileResourceInfo {
 
 typedef struct KinetoPlugin_TraceBuilderHandle KinetoPlugin_TraceBuilderHandle;
 
-/* Receives the events of a plugin. Each function returns 0 if it succeeded. It returns -1 if an
- * argument is null or its size is too small, or if a "last event" function is called before the
- * first event. */
+/* Receives the events of a plugin. Each function returns 0, or -1 if an argument is null or its
+ * size is too small, or if a "last event" function is called before the first event. */
 typedef struct KinetoPlugin_TraceBuilder {
   size_t unpaddedStructSize;
   KinetoPlugin_TraceBuilderHandle* pTraceBuilderHandle;
-  /* Begins an event. The calls of the "last event" functions below add data to this event until the
-   * next addEvent. */
+  /* Begins an event. The "last event" functions below add data to it until the next addEvent. */
   int (*addEvent)(KinetoPlugin_TraceBuilderHandle*, const KinetoPlugin_ProfileEvent*);
   int (*setLastEventName)(KinetoPlugin_TraceBuilderHandle*, const char* pName);
   int (*setLastEventFlow)(KinetoPlugin_TraceBuilderHandle*, const KinetoPlugin_ProfileEventFlow*);
@@ -172,7 +171,7 @@ typedef struct KinetoPlugin_TraceBuilder {
 #define KINETO_PLUGIN_TRACE_BUILDER_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_TraceBuilder, addResourceInfo)
 
-/* The plugin's own state for a recording. profilerCreate makes it. */
+/* The plugin's own state for a recording. */
 typedef struct KinetoPlugin_ProfilerHandle KinetoPlugin_ProfilerHandle;
 
 typedef struct KinetoPlugin_ProfilerCreate_Params {
@@ -191,8 +190,9 @@ typedef struct KinetoPlugin_ProfilerDestroy_Params {
 #define KINETO_PLUGIN_PROFILER_DESTROY_PARAMS_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_ProfilerDestroy_Params, pProfilerHandle)
 
-/* The arrays belong to the host. The plugin writes at most as many bytes or types as the `MaxLen`
- * field says. It ends the name with a zero byte. The list of types ends at the first INVALID. */
+/* The arrays belong to the host. The plugin writes at most as many bytes or types as the
+ * `MaxLen` field says. The name ends with a zero byte, and the list of types at the first
+ * INVALID. */
 typedef struct KinetoPlugin_ProfilerQuery_Params {
   size_t unpaddedStructSize;
   KinetoPlugin_ProfilerHandle* pProfilerHandle; /* null at registration */
@@ -258,7 +258,7 @@ typedef struct KinetoPlugin_ProfilerPopUserCorrelationId_Params {
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_ProfilerPopUserCorrelationId_Params, \
                                      pProfilerHandle)
 
-/* A profiler. The four functions for correlation ids may be null; all others are required. */
+/* The four functions for correlation ids may be null; all others are required. */
 typedef struct KinetoPlugin_ProfilerInterface {
   size_t unpaddedStructSize;
   int (*profilerCreate)(KinetoPlugin_ProfilerCreate_Params*);
@@ -280,15 +280,14 @@ typedef struct KinetoPlugin_RegistryHandle KinetoPlugin_RegistryHandle;
 typedef struct KinetoPlugin_Registry {
   size_t unpaddedStructSize;
   KinetoPlugin_RegistryHandle* pRegistryHandle;
-  /* Registers a profiler and copies its interface. A plugin with several profilers calls this once
-   * for each. */
+  /* Registers a profiler and copies its interface. Call this once for each profiler. */
   int (*registerProfiler)(KinetoPlugin_RegistryHandle*, const KinetoPlugin_ProfilerInterface*);
 } KinetoPlugin_Registry;
 #define KINETO_PLUGIN_REGISTRY_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_Registry, registerProfiler)
 
-/* Every plugin exports this function. If it returns a number other than 0, none of the plugin's
- * profilers is used. */
+/* Every plugin exports this function. If it does not return 0, none of the plugin's profilers is
+ * used. */
 KINETO_PLUGIN_EXPORT int KinetoPlugin_register(const KinetoPlugin_Registry* pRegistry);
 
 #ifdef __cplusplus

@@ -1,11 +1,11 @@
 /* The interface between instrumented loops and the program that profiles them.
  *
  * `counterpoint loops instrument` rewrites the text of a module (LLVM IR). It adds one descriptor,
- * `counterpoint_loops_module_t`, to the module, and inline code around its functions and loops. The
- * functions and loops have the ids 0 to ids - 1. A *runtime* (libcounterpoint.so, or one that you
- * write for another target) gives each thread a table of `counterpoint_loops_entry_t` with one
- * entry per id, and reads the table afterwards. Instrumented code needs no symbol of the runtime
- * and no thread-local storage. One entry into a loop or function is called a *hit*.
+ * `counterpoint_loops_module_t`, and inline code around functions and loops, which have the ids 0
+ * to ids - 1. A *runtime* (libcounterpoint.so, or one that you write for another target) gives each
+ * thread a table of `counterpoint_loops_entry_t` with one entry per id, and reads the table
+ * afterwards. Instrumented code needs no symbol of the runtime and no thread-local storage. One
+ * entry into a loop or function is called a *hit*.
  *
  *  1. A constructor of the module calls `counterpoint_loops_register` with the descriptor. It uses
  *     the function that is linked in (a weak reference). If there is none, it uses the function
@@ -65,9 +65,8 @@ typedef struct counterpoint_loops_module counterpoint_loops_module_t;
 typedef struct counterpoint_loops_entry counterpoint_loops_entry_t;
 typedef struct counterpoint_loops_trips counterpoint_loops_trips_t;
 
-/* The counts of one id (a function or a loop) on one thread. A hit that is not timed uses only the
- * first cache line. In a new entry, `next` is 1, `random` is any number except 0, and all other
- * fields are 0. */
+/* The counts of one id on one thread. A hit that is not timed uses only the first cache line. In
+ * a new entry, `next` is 1, `random` is any number except 0, and all other fields are 0. */
 struct counterpoint_loops_entry {
   uint64_t hits;            /*   0  times entered */
   uint64_t next;            /*   8  sampled: the value of `hits` at which the next hit is timed */
@@ -88,10 +87,9 @@ struct counterpoint_loops_entry {
   counterpoint_loops_trips_t* trips; /* 120  about single hits; null: nothing. Mode log: the runtime's */
 };
 
-/* Statistics about the numbers of iterations of single hits, of those that `iterated` counts. A
- * runtime that wants these statistics sets `trips` of an entry; code that an earlier version
- * instrumented ignores it. In a new struct, `least` is UINT64_MAX, `mask` has its final value, and
- * all other fields are 0. */
+/* Statistics about the numbers of iterations of the hits that `iterated` counts. A runtime that
+ * wants them sets `trips` of an entry; code that an earlier version instrumented ignores it. In
+ * a new struct, `least` is UINT64_MAX, `mask` has its final value, and all other fields are 0. */
 struct counterpoint_loops_trips {
   uint64_t least;           /*   0  the smallest number of iterations of a hit */
   uint64_t most;            /*   8  the largest */
@@ -111,22 +109,21 @@ struct counterpoint_loops_module {
   uint8_t id[16];           /*  24  identity of the instrumented text and its table */
   const char* table;        /*  40  the side table, JSON, not terminated; null: not embedded */
   uint64_t table_bytes;     /*  48 */
-  /* Runs `times` empty hits on an entry of the caller, to measure what a hit costs. Each hit begins
-   * and ends once, with the same code that the module uses. May be null. */
+  /* Runs `times` empty hits on an entry of the caller, with the code that the module uses, to
+   * measure what a hit costs. May be null. */
   void (*rehearse)(counterpoint_loops_module_t*, counterpoint_loops_entry_t*, uint64_t times); /* 56 */
 
   /* Written by the runtime. */
-  /* Returns the table of the calling thread: `ids` entries, aligned to 64 bytes. Returns null if
-   * nothing is to be counted. */
+  /* Returns the calling thread's table: `ids` entries, aligned to 64 bytes. Null if nothing is
+   * to be counted. */
   counterpoint_loops_entry_t* (*enter)(counterpoint_loops_module_t*); /* 64 */
   /* Read counters when a timed hit of a function, or of a loop of depth 0 or 1, begins and ends.
-   * The result of `begin` is passed to `end`. Null if no counters are read. */
+   * `end` gets the result of `begin`. Null if no counters are read. */
   uint64_t (*begin)(counterpoint_loops_entry_t* entry, uint32_t id);                 /* 72 */
   void (*end)(counterpoint_loops_entry_t* entry, uint32_t id, uint64_t began);       /* 80 */
-  /* Mode log: called at each begin (end = 0) and each end (end = 1) of a hit. The return address of
-   * this call identifies the place in the machine code. In this mode, `log` is never null once
-   * `enter` returns a table. The instrumented code itself writes nothing to an entry in this mode;
-   * `log` counts the hits. */
+  /* Mode log: called at each begin (end = 0) and each end (end = 1) of a hit. The return address
+   * identifies the place in the machine code. `log` is not null once `enter` returns a table. In
+   * this mode, the instrumented code writes nothing to an entry; `log` counts the hits. */
   void (*log)(counterpoint_loops_entry_t* entry, uint32_t id, uint32_t end);         /* 88 */
   uint32_t first;           /*  96  sampled: how many hits are timed before the random ones: 100 */
   uint32_t gap_mask;        /* 100  sampled: gaps are 1 + (random & gap_mask): 127 */
@@ -135,10 +132,10 @@ struct counterpoint_loops_module {
   uint64_t reserved;        /* 120 */
 };
 
-/* The name and type of the ELF note of an instrumented module. The note is in the section
- * ".note.counterpoint.loops", which is allocated and aligned to 4 bytes. The note's description has
- * 8 bytes: the signed distance from its own first byte to the descriptor. The distance is used, and
- * not the address, so that the loader needs no relocation. */
+/* The name and type of the ELF note of an instrumented module, in the section
+ * ".note.counterpoint.loops", which is allocated and aligned to 4 bytes. The note's description
+ * has 8 bytes: the signed distance from its own first byte to the descriptor, so that the loader
+ * needs no relocation. */
 #define COUNTERPOINT_LOOPS_NOTE_NAME "Counterpoint"
 #define COUNTERPOINT_LOOPS_NOTE_TYPE 0x4c4f4f50 /* "LOOP" */
 

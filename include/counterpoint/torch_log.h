@@ -2,10 +2,9 @@
  * without writing them as JSON first.
  *
  * Kineto, PyTorch's profiler library, passes the events of a recording to a logger, one after the
- * other. The shim contains a logger that passes each event on to libcounterpoint.so, with the same
- * contents that Kineto's own logger writes to a trace file. libcounterpoint.so writes the events to
- * the profile of the run or session that records this process. torch.h describes what all tables
- * have in common.
+ * other. The shim's logger passes each on to libcounterpoint.so, with the contents that Kineto's
+ * own logger writes to a trace file. libcounterpoint.so writes the events to the profile of the run
+ * or session that records this process. torch.h describes what all tables have in common.
  */
 #ifndef COUNTERPOINT_TORCH_LOG_H_
 #define COUNTERPOINT_TORCH_LOG_H_
@@ -79,21 +78,21 @@ typedef struct counterpoint_torch_log {
 
   /* Writes a line for the user. */
   void (*say)(const char* line);
-  /* Begins a recording. The name of the program is used in messages. Returns null if no run or
-   * session records this process now. The functions below that take a recording must be called one
-   * at a time for each recording, but on any thread. */
+  /* Begins a recording. The name of the program is for messages. Returns null if no run or
+   * session records this process now. The functions below that take a recording must be called
+   * one at a time for each recording, but on any thread. */
   counterpoint_torch_trace_t* (*begin)(counterpoint_torch_text_t program);
-  /* Adds a fact about the whole recording: a key and its value, which is one JSON value. */
+  /* Adds a fact about the whole recording. The value is one JSON value. */
   void (*field)(counterpoint_torch_trace_t*, counterpoint_torch_text_t key,
                 counterpoint_torch_text_t json);
   void (*entry)(counterpoint_torch_trace_t*, const counterpoint_torch_entry_t*);
-  /* Ends the recording. The recording must not be used afterwards. `whole` is 0 if an error
-   * occurred before the end of the recording. Returns 0 if all of the recording was written,
-   * otherwise -1; then the profile counts the loss. */
+  /* Ends the recording, which must not be used afterwards. `whole` is 0 if an error occurred
+   * before the end. Returns 0 if all of the recording was written, otherwise -1; then the
+   * profile counts the loss. */
   int32_t (*end)(counterpoint_torch_trace_t*, uint32_t whole);
   /* For a version of PyTorch that the shim does not support: copies the path of a file to which
-   * PyTorch shall write a recording. The file does not exist yet. It becomes part of the profile
-   * when the program has ended. The path is a C string. Returns its length, or -1 if no run or
+   * PyTorch shall write a recording, as a C string. The file does not exist yet. It becomes part
+   * of the profile when the program has ended. Returns the path's length, or -1 if no run or
    * session records this process now, or if `capacity` is too small. */
   int64_t (*file)(char* path, size_t capacity);
   /* Counts a recording that was not read because the JSON that PyTorch wrote is invalid

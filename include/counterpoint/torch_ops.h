@@ -2,8 +2,7 @@
  * counters for them.
  *
  * PyTorch calls the shim before and after each op (at::RecordFunction), and the shim passes both
- * calls on. libcounterpoint.so reads the counters and writes the record. torch.h describes what all
- * tables have in common.
+ * calls on. torch.h describes what all tables have in common.
  *
  * There are two kinds of calls, which differ in where PyTorch keeps the at::RecordFunction object:
  *
@@ -52,12 +51,11 @@ typedef struct counterpoint_torch_call {
   const uint64_t* tensors;
   size_t words;
   /* Identifies the op, and so also its name, until `forget` is called. Null if the identity is
-   * unknown; this is always so for ranges. */
+   * unknown, as for ranges. */
   const void* identity;
 } counterpoint_torch_call_t;
 
-/* The counts of a call. The counts of the calling thread include the ops that the call itself
- * called. */
+/* The counts of the calling thread include the ops that the call itself called. */
 typedef struct counterpoint_torch_counts {
   uint32_t size;
   uint32_t count;  /* of counters in this recording */
@@ -79,11 +77,11 @@ typedef struct counterpoint_torch_ops {
   uint32_t size;    /* bytes of this table */
   uint32_t version; /* COUNTERPOINT_TORCH_OPS_VERSION */
 
-  /* Begin and end an op on the stack. `end` fills `counts` unless the pointer is null. If the call
-   * was not recorded, or if no counters were read for it, `count` is 0. An `end` without its `begin`
-   * does nothing. If `end` returns N > 0, the shim must measure what an observer costs: it makes PyTorch announce an empty op N times
-   * to an observer that does nothing, and passes the times of the last announcement to `announced`.
-   * Few ops return such a number; they are chosen at random. */
+  /* Begin and end an op on the stack. `end` fills `counts` unless the pointer is null. If no
+   * counters were read for the call, `count` is 0. An `end` without its `begin` does nothing. If
+   * `end` returns N > 0, the shim must measure what an observer costs: it makes PyTorch announce
+   * an empty op N times to an observer that does nothing, and passes the times of the last
+   * announcement to `announced`. This happens for few ops, chosen at random. */
   void (*begin)(const void* record_function, const counterpoint_torch_call_t* call);
   int32_t (*end)(const void* record_function, counterpoint_torch_counts_t* counts);
 
@@ -97,47 +95,48 @@ typedef struct counterpoint_torch_ops {
 
   /* Watches the OpenMP parallel regions of the libraries that are loaded now. The counts of the
    * threads of a region are added to the op that waits for the region. Libraries that are loaded
-   * later are found at the next call of begin_apart. Calling this again is harmless. */
+   * later are found at the next call of begin_apart. */
   int32_t (*watch_parallel)(void);
 
-  /* Copies the name of a counter of the current recording, with a zero byte at its end, if it fits.
-   * Returns the length of the name without the zero byte, or 0 if there is no such counter. */
+  /* Copies the name of a counter of the current recording, with a zero byte at its end, if it
+   * fits. Returns the length without the zero byte, or 0 if there is no such counter. */
   size_t (*counter_name)(uint32_t counter, char* name, size_t capacity);
 
-  /* Returns the number of calls in this process that begin_apart began and that have not ended. */
+  /* The number of calls of this process that begin_apart began and that have not ended. */
   uint32_t (*open_apart)(void);
 
-  /* Prepares the calling thread for recording, so that its first op need not wait for this. Returns
-   * 1, or 0 if nothing is being recorded. */
+  /* Prepares the calling thread for recording, so that its first op need not wait. Returns 1, or
+   * 0 if nothing is being recorded. */
   int32_t (*ready)(void);
 
-  /* Returns the current time on the clock of the recording, or 0 if the calling thread is not being
-   * recorded. */
+  /* Returns the current time on the clock of the recording, or 0 if the calling thread is not
+   * being recorded. */
   uint64_t (*ticks)(void);
 
   /* Reports how long PyTorch took to announce the begin and the end of an op, in units of
    * `ticks`. */
   void (*announced)(uint64_t begin, uint64_t end);
 
-  /* Does the same as `begin`, for a call that is not a range and has no tensors. If the call has an
-   * identity, its name is not read. Returns 1, or 0 if the op is not known yet. After a result of
-   * 0, `begin` must be called with the name. */
+  /* Like `begin`, for a call that is not a range and has no tensors. If the call has an
+   * identity, its name is not read. Returns 1, or 0 if the op is not known yet. Then `begin`
+   * must be called with the name. */
   int32_t (*begin_known)(const void* record_function, const counterpoint_torch_call_t* call);
 
-  /* Forgets the identity of an op. Must be called before an op is removed whose identity was passed
+  /* Forgets the identity of an op. Call this before an op is removed whose identity was passed
    * to `begin`, because another op may get the same identity later. */
   void (*forget)(const void* identity);
 
-  /* In a run with a budget (a limit on what recording may cost), some steps of the program need not
-   * be recorded op by op. `steps` returns 1 if ops may be left unannounced in such steps, or 0 if
-   * all ops must be announced. The shim must call it when it begins to observe ops, and with
-   * argument 1 in a forked child, where all ops are announced at first. If the result is 1, the
-   * shim calls `range_begins` right before each range begins. Its arguments are the name of the
-   * range, the number of ranges around it on the same thread, and whether torch.profiler is
-   * recording. The result says whether PyTorch must announce ops from now on: 1 (yes), 0 (no), or
-   * -1 (no change). Ranges are always announced. While ops are not announced, the shim must call
-   * `is_overdue` for a few ops, chosen at random. If the result is 1, ops must be announced
-   * again. */
+  /* In a run with a budget (a limit on what recording may cost), some steps of the program need
+   * not be recorded op by op. `steps` returns 1 if ops may be left unannounced in such steps, or
+   * 0 if all ops must be announced. The shim must call it when it begins to observe ops, and
+   * with argument 1 in a forked child, where all ops are announced at first.
+   *
+   * If the result is 1, the shim calls `range_begins` right before each range begins. Its
+   * arguments are the name of the range, the number of ranges around it on the same thread, and
+   * whether torch.profiler is recording. The result says whether PyTorch must announce ops from
+   * now on: 1 (yes), 0 (no), or -1 (no change). Ranges are always announced. While ops are not
+   * announced, the shim must call `is_overdue` for a few ops, chosen at random. If the result is
+   * 1, ops must be announced again. */
   int32_t (*steps)(int32_t has_forked);
   int32_t (*range_begins)(const char* name, uint32_t depth, int32_t must_see);
   int32_t (*is_overdue)(void);

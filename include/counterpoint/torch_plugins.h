@@ -19,7 +19,6 @@ extern "C" {
 /* One recording of one profiler. */
 typedef struct counterpoint_torch_session counterpoint_torch_session_t;
 
-/* The two stacks of ids that a plugin can use. */
 enum {
   COUNTERPOINT_TORCH_STACK_OPS = 0,  /* ids of operators, PyTorch's "External id" */
   COUNTERPOINT_TORCH_STACK_USER = 1  /* ids of ranges that the program marks */
@@ -35,9 +34,9 @@ typedef struct counterpoint_torch_value {
   double value; /* finite */
 } counterpoint_torch_value_t;
 
-/* One event of a plugin. PyTorch's JSON writer escapes almost nothing, so all texts are made safe
- * for it: names and keys are printable ASCII without quotation marks and backslashes, and JSON
- * values contain no escapes. */
+/* PyTorch's JSON writer escapes almost nothing, so the texts are made safe for it: names and
+ * keys are printable ASCII without quotation marks and backslashes, and JSON values contain no
+ * escapes. */
 typedef struct counterpoint_torch_event {
   uint32_t size;
   uint32_t kind;     /* KINETO_PLUGIN_PROFILE_EVENT_TYPE_..., a published one */
@@ -56,8 +55,8 @@ typedef struct counterpoint_torch_event {
   size_t value_count;
 } counterpoint_torch_event_t;
 
-/* Receives the events of a session during a call of `process`. The functions are called one at a
- * time, on the thread that called `process`. They must not throw, and must copy what they keep. */
+/* Receives the events of a session during a call of `process`, one at a time, on its thread. The
+ * functions must not throw, and must copy what they keep. */
 typedef struct counterpoint_torch_sink {
   uint32_t size;
   void* handle;
@@ -85,28 +84,27 @@ typedef struct counterpoint_torch_plugins {
   uint32_t (*switches)(void);
   /* Loads the plugins at its first call. Returns the number of profilers that can be used. */
   uint32_t (*load)(void);
-  /* Returns the name of a profiler. `profiler` is a number from 0 and below the result of `load`.
-   * The text is safe for PyTorch's writer and valid until the process ends. */
+  /* `profiler` is a number from 0 and below the result of `load`. The text is safe for PyTorch's
+   * writer and valid until the process ends. */
   const char* (*name)(uint32_t profiler);
   /* Begins a recording. `kinds` are the published event types that PyTorch requests.
-   * `configuration` contains PyTorch's settings for this recording, as lines KEY=VALUE. Returns
-   * null if the plugin takes no part in the recording. */
+   * `configuration` has PyTorch's settings for this recording, as lines KEY=VALUE. Returns null
+   * if the plugin takes no part. */
   counterpoint_torch_session_t* (*create)(uint32_t profiler, const uint32_t* kinds, size_t count,
                                           const char* configuration);
-  /* Returns bits. Bit COUNTERPOINT_TORCH_STACK_x is set if the plugin wants the ids of that
-   * stack. */
+  /* Bit COUNTERPOINT_TORCH_STACK_x is set if the plugin wants the ids of that stack. */
   uint32_t (*stacks)(const counterpoint_torch_session_t*);
-  /* The shim calls `start`, `stop` and `process` in this order, on any thread. Between `start` and
-   * `stop`, `toggle` pauses (0) and resumes (1) the recording. These functions return 0, or -1 if
-   * the plugin failed; the recording continues in any case. */
+  /* The shim calls `start`, `stop` and `process` in this order, on any thread. Between `start`
+   * and `stop`, `toggle` pauses (0) and resumes (1) the recording. The result is 0, or -1 if the
+   * plugin failed; the recording continues in any case. */
   int32_t (*start)(counterpoint_torch_session_t*);
   int32_t (*toggle)(counterpoint_torch_session_t*, uint32_t enabled);
   int32_t (*stop)(counterpoint_torch_session_t*);
   int32_t (*process)(counterpoint_torch_session_t*, const counterpoint_torch_sink_t*);
   /* Ends the recording. The session must not be used afterwards. */
   void (*destroy)(counterpoint_torch_session_t*);
-  /* Push an id on a stack of the calling thread, and pop it. Any thread may call these functions at
-   * any time before `destroy`, also at the same time as the functions above. */
+  /* Push an id on a stack of the calling thread, and pop it. Any thread may call these at any
+   * time before `destroy`, also at the same time as the functions above. */
   void (*push)(counterpoint_torch_session_t*, uint32_t stack, uint64_t id);
   void (*pop)(counterpoint_torch_session_t*, uint32_t stack);
 } counterpoint_torch_plugins_t;

@@ -5,8 +5,8 @@
  * If the process already has an agent, use the path of the library that contains the agent's table
  * (dladdr), because a second copy of the library does nothing. If the library is not preloaded,
  * load it with RTLD_GLOBAL first (see agent.h), because load_module alone does not make its symbols
- * global. The library does not link against TVM; it looks up the functions of libtvm_ffi and
- * libtvm_runtime by name. This was written for the FFI of apache-tvm 0.25 to 0.27.
+ * global. The library looks up the functions of libtvm_ffi and libtvm_runtime by name. This was
+ * written for the FFI of apache-tvm 0.25 to 0.27.
  *
  * | function | arguments | result |
  * |---|---|---|

@@ -1,12 +1,11 @@
-//! Parses the addresses of the programs of a cluster, and defines these programs' command-line
-//! arguments.
+//! Parses the addresses of the programs of a cluster, and defines the arguments of these programs.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::engine;
 
-/// The address of a scheduler, as the options `--engine` and `--scheduler` give it.
+/// The address of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// A host name or an IP address. An IPv6 address is in brackets.
@@ -44,8 +43,8 @@ pub fn engine(text: &str) -> Result<Place, String> {
     place(text.strip_prefix("ballista://").ok_or_else(unknown)?)
 }
 
-/// Parses the address on which the scheduler or an executor listens. It sends this address to the
-/// other programs of the cluster, so it must be the address of one network interface.
+/// Parses the address on which the scheduler or an executor listens. The other programs of the
+/// cluster are told this address, so it must be the address of one network interface.
 pub fn bind(text: &str) -> Result<SocketAddr, String> {
     let address =
         text.parse::<SocketAddr>().map_err(|_| "not ADDRESS:PORT, such as 127.0.0.1:0")?;

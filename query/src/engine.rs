@@ -20,12 +20,12 @@ use dataset::{Dataset, Table};
 use crate::addresses::Place;
 use crate::{cluster, functions};
 
-/// The threads and memory that a query may use, and the place where it runs.
+/// The threads and memory that a query may use, and where it runs.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// The scheduler of the cluster that runs the query; `None` if this process runs it.
     pub cluster: Option<Place>,
-    /// The number of threads, and of the parts into which DataFusion divides the rows.
+    /// The number of threads, and of the parts into which rows are divided.
     pub threads: usize,
     /// Bytes of memory for sorting, joining and grouping; `None` if there is no limit.
     pub memory: Option<usize>,
@@ -44,7 +44,7 @@ pub fn size(text: &str) -> Result<usize, String> {
     bytes.ok_or_else(|| "not a size like 512M or 4G".to_owned())
 }
 
-/// The result of a query: its columns and its rows.
+/// The columns and rows.
 pub type Answer = (SchemaRef, Vec<RecordBatch>);
 
 pub fn run(dataset: &Dataset, sql: &str, limits: &Limits) -> Result<Answer, String> {
@@ -57,7 +57,7 @@ pub fn run(dataset: &Dataset, sql: &str, limits: &Limits) -> Result<Answer, Stri
 }
 
 /// Calls `body`, which reads files that other people may have made. If a library panics because of
-/// such a file, returns an error, and the panic prints nothing.
+/// such a file, this returns an error and prints nothing.
 pub fn quietly<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
@@ -73,12 +73,11 @@ pub fn quietly<T>(body: impl FnOnce() -> T) -> Result<T, String> {
 async fn answer(dataset: &Dataset, sql: &str, limits: &Limits) -> Result<Answer, DataFusionError> {
     let config = SessionConfig::new()
         .with_target_partitions(limits.threads)
-        // DataFusion divides small files as well, so that tests with small files run the same code
-        // as large files do.
+        // Small files are divided as well, so that tests with small files run the code for large
+        // files.
         .with_repartition_file_min_size(0)
         .with_collect_statistics(false)
         .with_information_schema(true)
-        // Keep the types of texts that datasets declare.
         .set_bool("datafusion.execution.parquet.schema_force_view_types", false)
         .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false);
     let session = match &limits.cluster {
@@ -106,13 +105,11 @@ async fn answer(dataset: &Dataset, sql: &str, limits: &Limits) -> Result<Answer,
     Ok((schema, rows))
 }
 
-/// Makes the table that consists of the files in the dataset's complete parts.
 fn provider(dataset: &Dataset, table: Table) -> Result<Arc<dyn TableProvider>, DataFusionError> {
     let own = table.columns().map(|c| Field::new(c.name, data_type(c.kind), c.nullable));
     let mut fields: Vec<Field> = own.collect();
     if table == Table::Calls {
-        // Ranks may have different counters. If a file lacks a counter, the counter is NULL in the
-        // file's rows.
+        // Ranks may have different counters. A counter that a file lacks is NULL.
         let mut counters: Vec<&String> =
             dataset.parts.iter().flat_map(|part| &part.counters).collect();
         counters.sort();
@@ -123,8 +120,7 @@ fn provider(dataset: &Dataset, table: Table) -> Result<Arc<dyn TableProvider>, D
     let dir = std::path::absolute(&dataset.dir)?;
     let mut paths = Vec::new();
     for file in dataset.files(table) {
-        // The path is given as a URL, because DataFusion treats some characters of a plain path as
-        // a pattern.
+        // A URL, because DataFusion treats some characters of a plain path as a pattern.
         let path = dir.join(&file.path);
         let url = url::Url::from_file_path(&path)
             .map_err(|()| DataFusionError::Execution(format!("{}: not a path", path.display())))?;
@@ -151,8 +147,8 @@ fn data_type(kind: Kind) -> DataType {
     }
 }
 
-/// Returns a message for an error of DataFusion. For an exceeded memory limit and for an error of
-/// execution, the message leaves out DataFusion's own words around the cause.
+/// Returns a message for an error of DataFusion, if possible without DataFusion's own words around
+/// the cause.
 fn in_words(error: &DataFusionError, limits: &Limits) -> String {
     let root = error.find_root();
     match (root, limits.memory) {

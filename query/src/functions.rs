@@ -1,5 +1,5 @@
 //! SQL functions for datasets: correlations from sums, and conversions between durations and the
-//! buckets of a histogram. [`register`] also registers those of [`sum`].
+//! buckets of a histogram.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::sum;
 
 const WIDE: DataType = DataType::Decimal128(38, 0);
 
-/// Registers these functions. `sum` and `avg` replace DataFusion's own functions of the same names.
+/// `sum` and `avg` replace DataFusion's own functions of the same names.
 pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
     registry.register_udaf(Arc::new(sum::checked_sum()))?;
     registry.register_udaf(Arc::new(sum::exact_avg()))?;
@@ -24,8 +24,8 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
     Ok(())
 }
 
-/// `pearson(n, Σx, Σy, Σx², Σxy, Σy²)`: the correlation of x and y, with an error of about 10⁻¹⁵.
-/// The result is NULL if x or y is constant, or if a sum is missing.
+/// `pearson(n, Σx, Σy, Σx², Σxy, Σy²)`: the correlation of x and y. NULL if x or y is constant, or
+/// if a sum is missing.
 fn pearson() -> ScalarUDF {
     let of = |given: &[ColumnarValue]| -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(given)?;
@@ -44,8 +44,7 @@ fn pearson() -> ScalarUDF {
     create_udf("pearson", vec![WIDE; 6], DataType::Float64, Volatility::Immutable, Arc::new(of))
 }
 
-/// Computes the correlation from exact sums. The products do not overflow, because products of
-/// numbers of 38 digits fit into 256 bits.
+/// Computes the correlation from exact sums. Products of numbers of 38 digits fit into 256 bits.
 fn correlation([n, x, y, xx, xy, yy]: [i128; 6]) -> Option<f64> {
     let less = |a: i128, b: i128, c: i128, d: i128| -> Option<i256> {
         let product = |a: i128, b: i128| i256::from_i128(a).checked_mul(i256::from_i128(b));
@@ -69,8 +68,7 @@ fn to_f64(number: i256) -> f64 {
     }
 }
 
-/// `bucket_ns(bucket)`: the duration in the middle of a bucket of the table `hist`, in ns. The
-/// result is NULL if there is no such bucket.
+/// `bucket_ns(bucket)`: the middle of a bucket of the table `hist`, in ns.
 fn bucket_ns() -> ScalarUDF {
     let of = |given: &[ColumnarValue]| -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(given)?;
@@ -82,8 +80,8 @@ fn bucket_ns() -> ScalarUDF {
     create_udf("bucket_ns", vec![whole.clone()], whole, Volatility::Immutable, Arc::new(of))
 }
 
-/// `bucket_of(ns)`: the bucket of the table `hist` that contains a duration. The result is NULL for
-/// a negative duration.
+/// `bucket_of(ns)`: the bucket of the table `hist` that contains a duration. NULL for a negative
+/// duration.
 fn bucket_of() -> ScalarUDF {
     let of = |given: &[ColumnarValue]| -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(given)?;
@@ -99,8 +97,7 @@ fn bucket(ns: i64) -> Option<i64> {
     Some(buckets::bucket_of(u64::try_from(ns).ok()?).into())
 }
 
-/// Returns the middle of a bucket in ns; `None` if there is no such bucket, or if the middle does
-/// not fit into 63 bits.
+/// Returns the middle of a bucket, if there is such a bucket and the middle fits into 63 bits.
 fn middle(bucket: i64) -> Option<i64> {
     i64::try_from(buckets::middle_of(u16::try_from(bucket).ok()?)?).ok()
 }
@@ -126,8 +123,7 @@ mod tests {
         for number in 0..3712 {
             assert_eq!(bucket(middle(number).unwrap()), Some(number));
         }
-        // The middle of the bucket of a duration differs from the duration by at most 1/128 of the
-        // duration.
+        // The middle of a bucket differs from the duration by at most 1/128.
         for ns in (0..62).flat_map(|bit| [(1i64 << bit) - 1, 1 << bit, (1 << bit) * 3 / 2 + 1]) {
             let of = middle(bucket(ns).unwrap()).unwrap();
             assert!((of - ns).abs() <= ns / 128, "{ns}: {of}");

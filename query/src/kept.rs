@@ -1,10 +1,10 @@
-//! The queries that are stored in this program under a name. Their texts are in `queries/`, and
-//! also work in DuckDB.
+//! The queries that are stored in this program under a name. Their texts in `queries/` also work in
+//! DuckDB.
 
 #[derive(Debug)]
 pub struct Kept {
     pub name: &'static str,
-    /// The text of the query. Its first line is a comment that describes the result.
+    /// Its first line is a comment that describes the result.
     pub sql: &'static str,
 }
 
@@ -28,7 +28,6 @@ pub fn names() -> String {
     ALL.iter().map(|kept| kept.name).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns one line for each query: its name and the description of its result.
 pub fn list() -> String {
     let line = |kept: &Kept| {
         let what = kept.sql.lines().next().unwrap_or_default().trim_start_matches("-- ");

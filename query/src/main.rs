@@ -19,8 +19,7 @@
 //! | `footer` | checks the footer of a Parquet file; a source file of the crate `dataset` |
 //! | `hidden` | escapes characters that a terminal must not get; a source file of `counterpoint` |
 //!
-//! The program never writes to a dataset: it refuses statements that would write, and does not
-//! accept paths as tables.
+//! Statements that would write are refused, and paths are not accepted as tables.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -50,9 +49,9 @@ use dataset::Dataset;
 use hidden::visible;
 use progress::{Step, Words};
 
-/// The largest number of times that a query is repeated because its dataset changed.
+/// How often a query is repeated because its dataset changed.
 const MOST_CHANGES: u32 = 5;
-/// The largest number of gaps in a dataset that are listed individually.
+/// How many gaps of a dataset are listed.
 const MOST_NAMED: usize = 20;
 
 /// Ask a dataset of many ranks in SQL.
@@ -136,7 +135,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Escapes hidden characters in a text, except the line ends.
+/// Escapes hidden characters except line ends.
 fn lines_of(text: &str) -> String {
     text.lines().map(visible).collect::<Vec<_>>().join("\n")
 }

@@ -11,22 +11,18 @@ const WHY: &str = "this counterpoint-query was built without Ballista: in Counte
                    --release --features ballista --manifest-path query/Cargo.toml` builds it with Ballista, in \
                    about half an hour";
 
-/// Returns the error that says how to build with Ballista.
 pub fn is_built() -> Result<(), String> {
     Err(WHY.to_owned())
 }
 
-/// Returns the error of [`is_built`].
 pub fn session(_: SessionConfig, _: &Place) -> Result<SessionContext, DataFusionError> {
     Err(DataFusionError::Execution(WHY.to_owned()))
 }
 
-/// Returns the error of [`is_built`].
 pub fn scheduler(_: &Scheduler) -> Result<(), String> {
     is_built()
 }
 
-/// Returns the error of [`is_built`].
 pub fn executor(_: &Executor) -> Result<(), String> {
     is_built()
 }

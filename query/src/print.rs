@@ -38,8 +38,8 @@ pub fn print(
         let options = FormatOptions::default();
         let columns = batch.columns().iter();
         let formatters = columns
-            // A column of the type NULL has no bitmap of missing values, so the one is used that
-            // `logical_nulls` computes.
+            // A column of the type NULL has no bitmap of missing values, but `logical_nulls`
+            // computes one.
             .map(|c| Ok((c.logical_nulls(), ArrayFormatter::try_new(c.as_ref(), &options)?)))
             .collect::<Result<Vec<_>, datafusion::arrow::error::ArrowError>>()
             .map_err(io::Error::other)?;
@@ -51,8 +51,8 @@ pub fn print(
             rows.push(formatters.iter().map(cell).collect());
         }
     }
-    // Hidden characters in CSV and JSON are escaped only on a terminal. Files and pipes get them
-    // unchanged. In text, they always are.
+    // Files and pipes get hidden characters in CSV and JSON unchanged. In text, they are always
+    // escaped.
     let is_shown = io::stdout().is_terminal();
     match format {
         Format::Csv => csv(out, &names, &rows, is_shown),
@@ -108,8 +108,7 @@ fn json(
     Ok(())
 }
 
-/// Writes each hidden character in JSON as `\uXXXX`, which readers of JSON turn into the same
-/// character.
+/// Writes each hidden character in JSON as `\uXXXX`.
 fn escaped(json: &[u8]) -> Vec<u8> {
     let mut all = String::new();
     for c in String::from_utf8_lossy(json).chars() {
@@ -125,8 +124,8 @@ fn escaped(json: &[u8]) -> Vec<u8> {
     all.into_bytes()
 }
 
-/// Returns whether a cell can be written to JSON without quotes: as a number that fits into
-/// 64 bits, or as a boolean.
+/// Whether a cell can be written to JSON without quotes: a number that fits into 64 bits, or a
+/// boolean.
 fn is_plain_number(data_type: &DataType, text: &str) -> bool {
     match data_type {
         DataType::Boolean => true,

@@ -1,10 +1,8 @@
 //! Shows the progress of a query that takes longer than a second, in one line on a terminal:
-//! `counterpoint: asking job.dataset: 12 s`. The line looks like the progress line of
-//! `counterpoint` itself (`crates/cli/src/terminal/progress.rs`).
+//! `counterpoint: asking job.dataset: 12 s`.
 //!
 //! The line is written to stderr, and erased when the step (such as the query) ends. With
-//! `--verbose`, each step also prints a line with the time that it took, even if stderr is not a
-//! terminal.
+//! `--verbose`, each step also prints the time that it took, even if stderr is not a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -13,9 +11,8 @@ use std::time::{Duration, Instant};
 
 use crate::hidden::visible;
 
-/// A step shows no progress before this time has passed.
+/// No progress is shown before this time.
 const SILENT: Duration = Duration::from_secs(1);
-/// The time after which the line is drawn again.
 const REDRAW: Duration = Duration::from_millis(200);
 /// Moves the cursor to the beginning of the line and erases the line.
 const ERASE: &str = "\r\x1b[K";
@@ -38,12 +35,12 @@ pub struct Step {
     what: String,
     since: Instant,
     words: Words,
-    /// The thread that draws the line, and the sender whose drop stops the thread.
+    /// The sender stops the thread when it is dropped.
     drawing: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Step {
-    /// Begins a step. `what` is shown as the name of the step, for example `asking job.dataset`.
+    /// `what` is the step's name, for example `asking job.dataset`.
     pub fn begin(what: &str, words: Words) -> Self {
         let (what, since) = (visible(what).into_owned(), Instant::now());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -63,7 +60,7 @@ impl Step {
                     let _ = io::stderr().write_all(ERASE.as_bytes());
                 }
             };
-            // If the thread cannot start, only the progress line is missing.
+            // Without the thread, only the progress line is missing.
             let thread = thread::Builder::new().name("progress".to_owned()).spawn(draw).ok()?;
             Some((end, thread))
         };

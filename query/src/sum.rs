@@ -1,10 +1,9 @@
-//! SQL functions for sums and means. A sum that cannot be represented is an error, never a wrong
-//! number.
+//! SQL functions for sums and means. A sum that cannot be represented is an error.
 //!
 //! DataFusion's own `sum` wraps silently, both for 64-bit numbers and for decimals. 2⁶³ ns are 292
 //! years; 10⁵ ranks with 64 threads reach this sum in 24 minutes. Here, whole numbers and decimals
-//! are added up with 256 bits, which cannot overflow. A result of more than 38 digits is an error.
-//! DataFusion itself adds up floats.
+//! are added up with 256 bits. A result of more than 38 digits is an error. Floats are added up by
+//! DataFusion itself.
 
 use std::sync::Arc;
 
@@ -26,12 +25,11 @@ use datafusion::logical_expr::{
 /// The largest number of 38 digits.
 const MOST: i128 = 10i128.pow(38) - 1;
 
-/// Returns the function `sum`, which replaces DataFusion's own `sum`.
 pub fn checked_sum() -> AggregateUDF {
     Exact::new(What::Sum).into()
 }
 
-/// Returns the function `avg`: the exact sum of whole numbers or decimals, divided by their number.
+/// The mean is an exact sum, divided by the number of values.
 pub fn exact_avg() -> AggregateUDF {
     Exact::new(What::Mean).into()
 }
@@ -52,10 +50,10 @@ struct Exact {
 
 impl Exact {
     fn new(what: What) -> Self {
-        // These aliases are all other names of DataFusion's function that is replaced. The programs
-        // of a cluster look up functions by their first name only. If DataFusion's function were
-        // still registered under an alias, they could find it instead of this function, because
-        // both have the same first name.
+        // These are the other names of the function that is replaced. The programs of a cluster
+        // look up functions by their first name. If DataFusion's function stayed registered under
+        // an alias, they could find it instead of this function, because both have the same first
+        // name.
         let aliases = match what {
             What::Sum => Vec::new(),
             What::Mean => vec!["mean".to_owned()],
@@ -63,7 +61,7 @@ impl Exact {
         Self { what, signature: Signature::user_defined(Volatility::Immutable), aliases }
     }
 
-    /// Returns DataFusion's own function, which adds up floats.
+    /// Returns DataFusion's own function, for floats.
     fn own(&self) -> Arc<AggregateUDF> {
         match self.what {
             What::Sum => sum_udaf(),
@@ -72,8 +70,8 @@ impl Exact {
     }
 }
 
-/// Returns the number of digits after the decimal point (0 for integers), or `None` for a type that
-/// is not added up exactly.
+/// Returns the number of digits after the decimal point, or `None` for a type that is not added up
+/// exactly.
 fn scale_of(data_type: &DataType) -> Option<i8> {
     match data_type {
         DataType::Int64 => Some(0),
@@ -170,8 +168,7 @@ fn mean(sum: i128, values: u64, scale: i8) -> f64 {
 /// Calls `show` with each value that is not missing, and its row.
 fn each(values: &ArrayRef, mut show: impl FnMut(usize, i256)) {
     match values.as_primitive_opt::<Int64Type>() {
-        // Files contain 64-bit integers. The column is not converted to decimals, because
-        // converting a value takes longer than adding it.
+        // Not converted to decimals, because converting a value takes longer than adding it.
         Some(values) => {
             for (row, value) in values.values().iter().enumerate() {
                 if values.is_valid(row) {
@@ -205,10 +202,10 @@ impl Groups {
         self.values.resize(groups.max(self.values.len()), 0);
     }
 
-    /// Adds `value`, the sum of `values` values, to a group. To remove a value that leaves the
-    /// frame of a window function, the caller negates both.
+    /// Adds `value`, the sum of `values` values. To remove a value that leaves the frame of a
+    /// window function, the caller negates both.
     fn add(&mut self, group: usize, value: i256, values: u64) {
-        // No overflow is possible: the sum of 2⁶⁴ numbers of 38 digits is far below 2²⁵⁵.
+        // No overflow: the sum of 2⁶⁴ numbers of 38 digits is far below 2²⁵⁵.
         self.sums[group] = self.sums[group].wrapping_add(value);
         self.values[group] = self.values[group].wrapping_add(values);
     }
@@ -217,8 +214,7 @@ impl Groups {
         (emit.take_needed(&mut self.sums), emit.take_needed(&mut self.values))
     }
 
-    /// Returns the sum of a group, `None` if the group has no values, or an error if the sum has
-    /// more than 38 digits.
+    /// Returns the sum of a group, if it has values. A sum of more than 38 digits is an error.
     fn sum_of(sum: i256, values: u64) -> Result<Option<i128>> {
         match sum.to_i128().filter(|sum| sum.unsigned_abs() <= MOST.unsigned_abs()) {
             _ if values == 0 => Ok(None),
@@ -303,7 +299,7 @@ impl GroupsAccumulator for Groups {
     }
 }
 
-/// The accumulator that DataFusion uses for a single group, or for the frame of a window function.
+/// The accumulator for a single group, or for the frame of a window function.
 #[derive(Debug)]
 struct One(Groups);
 
@@ -331,8 +327,7 @@ impl Accumulator for One {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         self.0.grow(1);
-        // DataFusion calls this function once for each row of a window function, so it computes the
-        // result without making arrays.
+        // DataFusion calls this once for each row of a window function, so no arrays are made.
         let (scale, values) = (self.0.scale, self.0.values[0]);
         let sum = Groups::sum_of(self.0.sums[0], values)?;
         Ok(match self.0.what {

@@ -10,28 +10,26 @@ from dataclasses import dataclass, field
 
 import machine
 
-# A call of loop_100000 has so many iterations more than a call of loop_10000. The same holds for load_….
+# Iterations that a call of loop_100000 has more than one of loop_10000, and so for load_….
 MORE = 90_000
-# The number of iterations of a round in all loop_… ops, and in all load_… ops.
+# Iterations of a round in the loop_… ops, and in the load_… ops.
 LOOPS, LOADS = 111_000, 110_000
 
 
 @dataclass(frozen=True)
 class Counter:
-    """A counter, and how often it counts in an iteration of loop_… and of load_…."""
+    """A counter, and its counts in an iteration of loop_… and of load_…."""
 
     typed: str
     in_loop: float
     in_load: float
-    # The relative error that is allowed.
+    # The allowed relative error.
     tolerance: float = 0.001
 
     def named(self, typed: str) -> Counter:
-        """Returns the same counter under another name."""
         return Counter(typed, self.in_loop, self.in_load, self.tolerance)
 
     def a_round(self) -> float:
-        """Returns how often the counter counts in a round."""
         return self.in_loop * LOOPS + self.in_load * LOADS
 
 
@@ -42,24 +40,24 @@ class Events:
     instructions: Counter
     branches: Counter
     loads: Counter
-    # Another name of `instructions`, for a second group. Counterpoint does not recognise it as the same counter.
+    # Another name of `instructions`, which Counterpoint does not recognise as the same counter.
     again: Counter
     # A group that contains this counter is read with system calls.
     beside: str
-    # More counters than one group has room for. The first are `instructions`, the last are `branches`.
+    # Too many for one group. The first are `instructions`, the last are `branches`.
     many: list[str]
-    # The option text of counters that take turns, and those counters among them whose counts are known.
+    # The option for counters that take turns, and those of them with known counts.
     turns: str
     in_turns: list[Counter]
-    # Counters, grouped by the source of their names (perf, PAPI, the vendor).
+    # The counters by the source of their names (perf, PAPI, the vendor).
     names: dict[str, list[Counter]]
-    # Counters that PAPI itself can count here, by PAPI's names.
+    # The counters that PAPI itself counts here, by PAPI's names.
     of_papi: dict[str, Counter]
-    # The cost of reading is measured with the first of these counters, then with the first two, and so on.
+    # The cost of reading is measured with the first of these, then with the first two, and so on.
     priced: list[str]
     # The name of `instructions` for perf_event_open and perf stat.
     judged: str
-    # The counters of top-down metrics in one group. `parts` are those that add up to the first counter.
+    # Top-down metrics. `parts` add up to the first counter of `slots`.
     slots: list[str]
     parts: list[str]
     stand_in: bool = False
@@ -67,12 +65,10 @@ class Events:
 
 
 def flags(stands_in: str | None) -> list[str]:
-    """Returns the compiler's options for programs/known.c."""
     return {None: [], "kernel": ["-DSTAND_IN"]}.get(stands_in, ["-DSTAND_IN", "-DBROKEN"])
 
 
 def vendor() -> str:
-    """Returns the processor's vendor: intel, amd, arm or an empty text."""
     if platform.machine() == "aarch64":
         return "arm"
     name = machine.first_line("/proc/cpuinfo", "vendor_id")
@@ -97,7 +93,6 @@ ZEN4_SLOTS = [
 
 
 def real() -> Events:
-    """Returns the counters of this processor, in user mode."""
     instructions = Counter("instructions:u", 2, 3)
     branches = Counter("branches:u", 1, 1)
     # Some processors count a load when it is dispatched, even if its instruction does not retire.
@@ -151,12 +146,12 @@ def real() -> Events:
 
 
 def stand_in(address: str, broken: bool) -> Events:
-    """Returns counters that the kernel counts exactly without a PMU: page faults, and writes to an address."""
+    """The kernel counts page faults and writes to an address exactly without a PMU."""
     faults = Counter("page-faults:u", 0.01, 0.01)
     writes = Counter(f"mem:{address}/8:w:u", 0.001, 0.001)
     elsewhere = [f"mem:{int(address, 16) + 8 * i:#x}/8:w:u" for i in range(1, 5)]
-    # These are three rounds of five calls: a round with three scaled counts, a round of exact counts, and a round
-    # without counts. A step of the last round comes first, because the first call of all is that of `warm`.
+    # Three rounds of five calls: three scaled counts, exact counts, and no counts. A step of the
+    # last round comes first, because the first call is that of `warm`.
     scaled = ["0:5@500", "0:50@500", "0:500@500", "0:100", "0:1000"]
     exact = ["0:10", "0:100", "0:1000", "0:100", "0:1000"]
     missing = ["0:7@0"] * 5
@@ -172,7 +167,7 @@ def stand_in(address: str, broken: bool) -> Events:
         loads=faults.named("minor-faults:u"),
         again=faults.named("minor-faults:u"),
         beside="alignment-faults:u",
-        # The broken machine has no group that does not fit, so the check of a refused group must fail.
+        # The broken machine has no group that does not fit.
         many=[faults.typed, writes.typed] if broken else [faults.typed, *elsewhere, writes.typed],
         turns=f"sim/{turning},readings={steps}/",
         in_turns=[Counter(turning, 0.01, 0.01)],

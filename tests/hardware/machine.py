@@ -23,7 +23,7 @@ def said(command: list[str], timeout: float = 20) -> str:
 
 
 def first_line(path: str, begin: str) -> str:
-    """Returns the value after the colon in the first line of a /proc file that begins with `begin`."""
+    """Returns the value after the colon in the first line that begins with `begin`."""
     with open(path, encoding="utf-8") as file:
         for line in file:
             if line.startswith(begin):
@@ -31,7 +31,7 @@ def first_line(path: str, begin: str) -> str:
     return ""
 
 
-# For each of perf's generic names: the type and the number (config) for perf_event_open.
+# The type and the number (config) for perf_event_open.
 GENERIC = {
     "cycles": (0, 0),
     "instructions": (0, 1),
@@ -57,13 +57,13 @@ DISABLED, INHERIT, NOT_KERNEL, NOT_HYPERVISOR, ON_EXEC = 1 << 0, 1 << 1, 1 << 5,
 
 
 def opened(name: str, group: int = -1, flags: int = 0) -> tuple[int, str]:
-    """Opens a counter of this thread in user mode. Returns its descriptor and an empty text, or -1 and the reason. This
-    uses none of Counterpoint's code, because Counterpoint is compared with it."""
+    """Returns a descriptor and an empty text, or -1 and the reason. Counterpoint is compared with
+    this, so none of its code is used."""
     number = SYS_PERF_EVENT_OPEN.get(platform.machine())
     if number is None:
         return -1, f"not known how on {platform.machine()}"
     kind, config = GENERIC[name]
-    # perf_event_attr up to version 5 (112 bytes): type, size, config, period, sample_type, read_format (times), bits.
+    # perf_event_attr up to version 5 (112 bytes), with the times as read_format.
     bits = NOT_KERNEL | NOT_HYPERVISOR | flags
     attributes = struct.pack("IIQQQQQ", kind, 112, config, 0, 0, 3, bits).ljust(112, b"\0")
     libc = ctypes.CDLL(None, use_errno=True)
@@ -76,7 +76,7 @@ def opened(name: str, group: int = -1, flags: int = 0) -> tuple[int, str]:
 
 
 def why_not(names: list[str]) -> str:
-    """Returns why these counters cannot count as one group, or an empty text if they can."""
+    """Returns the reason, or an empty text if the counters can count as one group."""
     descriptors: list[int] = []
     try:
         for name in names:
@@ -105,7 +105,7 @@ def counted(name: str, command: list[str]) -> int:
 
 
 def reads_without_kernel() -> str:
-    """Returns why counters cannot be read without the kernel, or an empty text if they can."""
+    """Returns the reason, or an empty text."""
     for path in ("/sys/bus/event_source/devices/cpu/rdpmc", "/proc/sys/kernel/perf_user_access"):
         try:
             with open(path, encoding="utf-8") as file:
@@ -123,7 +123,6 @@ def nvidia() -> list[str]:
 
 
 def description() -> list[str]:
-    """Returns lines that describe the machine."""
     cpu = first_line("/proc/cpuinfo", "model name") or platform.processor() or "unknown processor"
     virtual = "virtualised, " if "hypervisor" in open("/proc/cpuinfo", encoding="utf-8").read() else ""
     lines = [
@@ -135,5 +134,5 @@ def description() -> list[str]:
 
 
 def tools() -> dict[str, str | None]:
-    """Returns the paths of the programs that the checks use. The path of a missing program is None."""
+    """Returns the paths of the programs that the checks use. A missing program has None."""
     return {name: shutil.which(name) for name in ("perf", "nvcc", "gcc", "cc", "g++", "nvidia-smi")}

@@ -40,14 +40,13 @@ PLAIN = [
     ("cudaStreamSynchronize", "cuda_runtime", 2),
     ("Stream Sync", "cuda_sync", 2),
 ]
-# The exit status of each program.
 STATUS = {"plain": 7, "nvtx": 8, "torch": 3, "cupy": 4, "jax": 5, "triton": 6}
 # The bytes of one copy or fill of plain.cu.
 BYTES = 1 << 20
 
 
 def check(place: Place, result: Result) -> None:
-    """Makes all checks that need a device. Without one, adds a row that says so."""
+    """Makes all checks that need a device."""
     with result.check("a device of NVIDIA's") as said:
         devices = machine.nvidia()
         if not devices:
@@ -74,7 +73,6 @@ def check(place: Place, result: Result) -> None:
 
 
 def available(place: Place, result: Result) -> dict[str, list[str]]:
-    """Returns the programs that this machine can run."""
     programs = {}
     with result.check("programs with CUDA") as said:
         binary = place.work / "plain"
@@ -103,7 +101,7 @@ for name in ("torch", "triton", "cupy-cuda13x", "cupy-cuda12x", "jax", "nvidia-c
 
 
 def alone(place: Place, program: list[str], more: dict[str, str] | None = None) -> tuple[str, int, float]:
-    """Runs a program without Counterpoint. Returns what it prints, its status and its seconds."""
+    """Returns what the program prints, its status and its seconds."""
     began = time.perf_counter()
     environment = {**os.environ, **(more or {})}
     done = subprocess.run(
@@ -113,7 +111,7 @@ def alone(place: Place, program: list[str], more: dict[str, str] | None = None) 
 
 
 def unharmed(place: Place, result: Result, programs: dict[str, list[str]]) -> None:
-    """Checks that each program prints the same and ends with the same status under every option."""
+    """Each program prints the same and ends with the same status under every option."""
     ways = {
         "run": [],
         "--budget 2%": ["--budget", "2%"],
@@ -139,7 +137,6 @@ def unharmed(place: Place, result: Result, programs: dict[str, list[str]]) -> No
 
 
 def record(place: Place, name: str, program: list[str], *options: str) -> Path:
-    """Records one of the programs, and returns its profile."""
     profile = place.fresh("recorded.cpt")
     command = ["run", "-e", "none", *options, "-o", profile, "--", *program]
     place.counterpoint(command, status=STATUS[name])
@@ -178,7 +175,7 @@ def plugin(place: Place, result: Result, program: list[str]) -> None:
         reports_add_up(place, profile, said)
 
 
-# Two counters of the device: the cycles in which it was active, and all cycles. The first must not exceed the second.
+# The cycles in which the device was active, and all cycles, which are not fewer.
 ACTIVE, ELAPSED = "gr__cycles_active.avg", "gr__cycles_elapsed.max"
 
 
@@ -202,30 +199,28 @@ def counters(place: Place, result: Result, program: list[str]) -> None:
         said.append(f"{samples} samples; {active:,.0f} of {elapsed:,.0f} cycles were active")
         work = traces.work_of(place, profile)
         kernels = sum(count for name, (count, _) in work.items() if "saxpy" in name)
-        # On some devices, CUPTI reports no kernels while counters are sampled. The plugin then prints a message.
+        # On some devices, CUPTI reports no kernels while counters are sampled.
         silent = "CUPTI gave no kernel" in done.stderr
         expect(kernels == 1600 or (kernels == 0 and silent), f"{kernels} of 1600 kernels beside the counters")
         said.append(f"{kernels} of 1600 kernels beside them")
 
 
-# WARPS is a counter whose value follows from the source of plain.cu. On Hopper, the counters of the file need several
-# runs of a kernel: a test in plugins/cuda/src/host.rs asks CUPTI.
+# The value of WARPS follows from the source of plain.cu. On Hopper, the counters of the file need
+# several runs of a kernel.
 WARPS, CYCLES = "sm__warps_launched.sum", "sm__cycles_elapsed.max"
 MANY = (Path(__file__).resolve().parent / "many_counters.txt").read_text(encoding="utf-8").split()
-# The numbers of kernels in a round of plain.cu, and the number of threads of a kernel (N in plain.cu).
+# The kernels in a round of plain.cu, and the threads of a kernel (N).
 KERNELS = {"saxpy": 4, "scale": 1}
 THREADS = 1 << 18
 
 
 def absent_without_rights(said: str) -> None:
-    """Raises `Absent` if the plugin says that this user may not read counters."""
     if "root may read counters" in said:
         raise Absent("this user may not read counters of the device (NVreg_RestrictProfilingToAdminUsers)")
 
 
 def of_kernels(place: Place, result: Result, program: list[str]) -> None:
-    """Checks counters of each kernel, read in one run of the kernel or in several. Values that follow from the number
-    of a kernel's threads must be exact."""
+    """Values that follow from the number of a kernel's threads must be exact."""
     for title, names in [("one run of each", [WARPS, CYCLES]), ("several runs of each", MANY)]:
         with result.check(f"plugin cuda: counters of kernels, {title}") as said:
             profile = place.fresh("kernels.cpt")
@@ -245,15 +240,15 @@ def of_kernels(place: Place, result: Result, program: list[str]) -> None:
                 warps = {args[WARPS] for args in of_it}
                 expect(warps == {THREADS / 32}, f"{kernel}: {WARPS} is {sorted(warps)}, its source says {THREADS // 32}")
                 expect(min(args[CYCLES] for args in of_it) > 0, f"{kernel} took no cycle")
-            # The number of counted kernels of graphs is only printed, because it depends on CUPTI.
+            # The number is not checked, because it depends on CUPTI.
             of_graphs = sum("of a graph" in event["name"] for event in found)
             said.append(f"{len(found)} ranges of {len(names)} counters; {THREADS // 32} warps in each of {sorted(KERNELS)}")
             said.append(f"{of_graphs} ranges of {3 * ROUNDS} kernels of graphs")
 
 
 def of_ops(place: Place, result: Result) -> None:
-    """Checks counters with PAPI's names around ops of TVM on the device. The exact values are unknown, because TVM
-    makes the kernels, so only the relation between two ops is checked."""
+    """TVM makes the kernels, so the exact values are unknown, and only the relation between two ops
+    is checked."""
     with result.check("counters of the device around ops of TVM") as said:
         if not importlib.util.find_spec("tvm"):
             raise Absent(f"{sys.executable} has no tvm: --python names one that has")
@@ -297,7 +292,7 @@ def ranges(place: Place, result: Result, python: str) -> None:
 
 
 def reports_add_up(place: Place, profile: Path, said: list[str]) -> None:
-    """Checks that the sum of all own times is the same in reports by stream, kind, device and op."""
+    """The sum of all own times is the same by stream, kind, device and op."""
     sums = {}
     for by in ("op", "kind", "device", "stream"):
         report = json.loads(place.counterpoint(["report", profile, "--by", by, "--top", "0", "--format", "json"]).stdout)
@@ -308,8 +303,8 @@ def reports_add_up(place: Place, profile: Path, said: list[str]) -> None:
 
 
 def kineto(place: Place, result: Result, program: list[str]) -> None:
-    """Checks a recording of torch.profiler that `run` takes over, and the same recording when `trace import` reads its
-    file. The ops and times of both must be those of the file and of `key_averages`."""
+    """Ops and times must be those of the file and of `key_averages`, both under `run` and with
+    `trace import`."""
     for how, environment in [("by trace file", {}), ("by the shim", {"COUNTERPOINT_TORCH": "try"})]:
         trace, averages = place.fresh("torch.json"), place.fresh("averages.json")
         profile = place.fresh("torch.cpt")
@@ -338,7 +333,7 @@ def kineto(place: Place, result: Result, program: list[str]) -> None:
 
 
 def compare(ours: dict[str, tuple[int, float]], judged: dict[str, tuple[int, float]], said: list[str]) -> None:
-    """Checks that counts are equal, and that times differ by at most two nanoseconds for each call."""
+    """Counts are equal, and times differ by at most two nanoseconds for each call."""
     expect(set(ours) == set(judged), f"only one of them has {sorted(set(ours) ^ set(judged))[:2]}")
     for name, (count, total_us) in judged.items():
         found = ours[name]
@@ -349,8 +344,7 @@ def compare(ours: dict[str, tuple[int, float]], judged: dict[str, tuple[int, flo
 
 
 def beside_kineto(place: Place, result: Result, program: list[str]) -> dict[str, tuple[int, float]]:
-    """Compares the plugin and Kineto on the same program, in separate runs, because CUPTI serves only one of them at a
-    time. Returns the activities that Kineto found."""
+    """Returns Kineto's activities. CUPTI serves only one at a time, so the runs are separate."""
     judged: dict[str, tuple[int, float]] = {}
     with result.check("plugin cuda beside Kineto: counts and durations of a training loop") as said:
         trace, averages = place.fresh("kineto.json"), place.fresh("averages.json")
@@ -436,7 +430,7 @@ def telemetry(place: Place, result: Result) -> None:
 
 
 def price(place: Place, result: Result, programs: dict[str, list[str]]) -> None:
-    """Measures how much time recording adds to a program, by comparing pairs of runs that follow each other."""
+    """Compares pairs of runs that follow each other."""
     if "plain" not in programs:
         return
     program = [programs["plain"][0], "400"]
@@ -476,8 +470,8 @@ LOOP = PROGRAMS / "loop_torch.py"
 
 
 def torch_price(place: Place, result: Result, program: list[str]) -> None:
-    """Measures the time of a training step, as the program itself measures it, in three ways: alone, with the plugin,
-    and with torch.profiler."""
+    """The time of a training step, as the program measures it: alone, with the plugin, and with
+    torch.profiler."""
     found: dict[str, list[float]] = {}
     with_plugin = [str(place.dist / "bin/counterpoint"), "run", "-e", "none", *ON]
     for _ in range(2):

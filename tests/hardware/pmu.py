@@ -37,7 +37,7 @@ COMMAND = "cargo xtask hardware --only pmu, on a machine where `perf stat -e ins
 
 
 def check(place: Place, result: Result) -> None:
-    """Makes all checks that need a PMU. Without one, adds a row that says so."""
+    """Makes all checks that need a PMU."""
     with result.check("a PMU") as said:
         if place.stand_in:
             said.append("events of the kernel stand in for it")
@@ -67,7 +67,6 @@ class Report:
     printed: str
 
     def op(self, name: str) -> dict:
-        """Returns the row of an op."""
         found = [row for row in self.rows if row.get("op") == name]
         expect(len(found) == 1, f"{len(found)} rows of {name}")
         return found[0]
@@ -80,7 +79,7 @@ class Lab:
         self.place = place
         self.result = result
         self.program = place.work / "known"
-        # The compiler's options for all programs that are built from known.c.
+        # All programs that are built from known.c get these options.
         self.flags = events.flags(place.stand_in)
         if place.stand_in:
             address = self.compile([], "address").strip()
@@ -90,7 +89,7 @@ class Lab:
             self.compile([])
 
     def compile(self, flags: list[str], *words: str, to: Path | None = None) -> str:
-        """Compiles the program, and runs it if `words` are given. Its addresses are the same in each run. It exports
+        """Runs the program if `words` are given. Its addresses are the same in each run. It exports
         its loops to the IREE executable that it loads."""
         include = self.place.dist / "include"
         command = ["cc", "-O1", "-no-pie", "-rdynamic", "-pthread", f"-I{include}"]
@@ -99,7 +98,7 @@ class Lab:
         return self.alone(*words) if words else ""
 
     def of_program(self, program: str) -> Lab:
-        """Returns the same for another build of the program, in which the variable `written` has another address."""
+        """Another build of the program, in which `written` has another address."""
         other = copy.copy(self)
         other.program = Path(program)
         if self.place.stand_in:
@@ -107,12 +106,11 @@ class Lab:
         return other
 
     def alone(self, *words: str) -> str:
-        """Returns what the program prints without Counterpoint."""
         command = [str(self.program), *words]
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
 
     def record(self, options: list[str], *words: str, by: str = "op", program: list[str] | None = None) -> Report:
-        """Records the program, or the command `program`, and returns the report."""
+        """Records the program, or the command `program`."""
         profile = self.place.fresh("known.cpt")
         command = ["run", *options, "-o", profile, "--", *(program or [str(self.program), *words])]
         printed = self.place.counterpoint(command, self.events.environment).stdout
@@ -122,31 +120,29 @@ class Lab:
 
 
 def counter_of(row: dict, name: str) -> dict:
-    """Returns a counter of a row."""
     found = [counter for counter in row["counters"] if counter["name"] == name]
     expect(bool(found), f"there is no {name}: {[counter['name'] for counter in row['counters']]}")
     return found[0]
 
 
 def difference(report: Report, counter: Counter, kind: str) -> float:
-    """Returns how much more a call with 100,000 iterations counts than a call with 10,000."""
+    """How much more 100,000 iterations count than 10,000."""
     means = [counter_of(report.op(f"{kind}_{n}"), counter.typed)["per_call"] for n in (100_000, 10_000)]
     expect(None not in means, f"{counter.typed} has no value: {means}")
     return means[0] - means[1]
 
 
 def judge(counter: Counter, kind: str, found: float, tolerance: float | None = None) -> str:
-    """Fails if the difference `found` does not follow from the source of the program. Returns a text about it."""
+    """Checks that the difference follows from the source of the program."""
     each = counter.in_loop if kind == "loop" else counter.in_load
     expected = each * MORE
     text = f"{counter.typed} {found:,.1f} of {expected:,.0f} in {kind}"
-    # Interrupts of a busy machine add some instructions to a call now and then, even in user mode.
+    # Interrupts of a busy machine add some instructions now and then, even in user mode.
     allowed = (tolerance or counter.tolerance) * (expected or MORE)
     expect(abs(found - expected) <= allowed, text)
     return text
 
 
 def compare(report: Report, counter: Counter, said: list[str], tolerance: float | None = None) -> None:
-    """Checks the differences for both kinds of loops."""
     for kind in ("loop", "load"):
         said.append(judge(counter, kind, difference(report, counter, kind), tolerance))

@@ -21,14 +21,12 @@ if TYPE_CHECKING:
 
 
 def check(lab: Lab) -> None:
-    """Makes all checks of this file."""
     dispatches(lab)
     loops(lab)
 
 
 def counters(lab: Lab) -> list[list[events.Counter]]:
-    """Returns the counters of each recording. Not every processor counts loads, and they may not fit into the same
-    group."""
+    """Not every processor counts loads, and they may not fit into the same group."""
     chosen = lab.events
     name = chosen.loads.typed.split(":", 1)[0]
     has_loads = chosen.stand_in or not machine.why_not([name])
@@ -36,7 +34,7 @@ def counters(lab: Lab) -> list[list[events.Counter]]:
 
 
 def dispatches(lab: Lab) -> None:
-    """Checks dispatches. Each export is called once in a round, with one workgroup, through pointers that Counterpoint
+    """Each export is called once in a round, with one workgroup, through pointers that Counterpoint
     has replaced."""
     with lab.result.check("dispatches of IREE") as said:
         library = lab.place.work / "known_iree.so"
@@ -53,8 +51,7 @@ def dispatches(lab: Lab) -> None:
 
 
 def loops(lab: Lab) -> None:
-    """Checks the difference between a hit of the longer loop and a hit of the shorter one, and the same for the
-    functions around the loops."""
+    """The difference between a hit of the longer loop and one of the shorter; functions alike."""
     with lab.result.check("instrumented loops") as said:
         program = instrumented(lab)
         own = lab.of_program(program)
@@ -70,7 +67,6 @@ def loops(lab: Lab) -> None:
 
 
 def instrumented(lab: Lab) -> str:
-    """Compiles the program with `counterpoint cc`."""
     program = lab.place.work / "known_loops"
     part = lab.place.work / "known_loops.o"
     command = ["cc", "-O2", "-g", "-c", "-o", part, pmu.PROGRAMS / "known_loops.c"]
@@ -82,7 +78,6 @@ def instrumented(lab: Lab) -> str:
 
 
 def hits(lab: Lab, program: str, counted: str) -> dict:
-    """Records the program, and returns the report of its loops."""
     profile = lab.place.fresh("loops.cpt")
     command = ["run", "--loops", "-e", counted, "-o", profile, "--", program, str(ROUNDS), "loops"]
     lab.place.counterpoint(command, lab.events.environment)
@@ -91,7 +86,6 @@ def hits(lab: Lab, program: str, counted: str) -> dict:
 
 
 def difference(report: dict, kind: str, name: str, typed: str) -> float:
-    """Returns how much more a hit of `NAME_100000` counts than a hit of `NAME_10000`."""
     rows = [row for module in report["modules"] for row in module["rows"]]
     means = []
     for n in (100_000, 10_000):

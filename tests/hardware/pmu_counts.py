@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 ROUNDS = 20
 CALLS = 5 * ROUNDS
-# SAMPLED rounds run with a budget. LONG rounds run if counters take turns, so that there are many turns of 4 ms.
+# Rounds with a budget, and rounds with many turns of 4 ms.
 SAMPLED, LONG = 200, 4_000
 
 
 def check(lab: Lab) -> None:
-    """Makes all checks of this file."""
     ways(lab)
     with lab.result.check("loops of known length, with a budget") as said:
         events = lab.events
@@ -39,12 +38,11 @@ def check(lab: Lab) -> None:
 
 
 def group(*names: str) -> str:
-    """Returns the option text that puts the counters `names` into one group."""
     return "{" + ",".join(names) + "}"
 
 
 def reads(report: Report) -> int:
-    """Returns the number of read(2) calls that the recorded thread made."""
+    """The read(2) calls of the recorded thread."""
     found = re.search(r"^reads (-?\d+)$", report.printed, re.MULTILINE)
     expect(found is not None, f"the program printed {report.printed!r}")
     assert found is not None
@@ -52,7 +50,7 @@ def reads(report: Report) -> int:
 
 
 def ways(lab: Lab) -> None:
-    """Checks reading with system calls and without them, each way alone and both in one run. The kernel's own count of
+    """Checks reading with system calls, without them, and both in one run. The kernel's count of
     the thread's read(2) calls shows which way was used."""
     events = lab.events
     names = [events.instructions.typed, events.branches.typed]
@@ -70,10 +68,9 @@ def ways(lab: Lab) -> None:
             pmu.compare(report, counter, said)
         found = reads(report)
         if why:
-            # Counters that cannot be read without system calls are read with them.
             expect(found == 2 * CALLS, f"{found} read(2) in {CALLS} calls, expected {2 * CALLS}: {why}")
             raise Absent(f"{why}; counts by system calls are right: {'; '.join(said)}")
-        # If a counter is not on the processor at that moment, reading it needs a system call.
+        # A counter that is not on the processor at that moment needs a system call.
         expect(found <= CALLS // 50, f"{found} read(2) in {CALLS} calls, expected none")
         said.append(f"{found} read(2) in {CALLS} calls")
     with lab.result.check("both ways in one run") as said:
@@ -82,7 +79,8 @@ def ways(lab: Lab) -> None:
         found = reads(report)
         least, most = (4 * CALLS, 4 * CALLS) if why else (2 * CALLS, 2 * CALLS + CALLS // 50)
         if events.stand_in:
-            # On x86-64, page faults alone are read from a ring buffer, except after a context switch.
+            # On x86-64, page faults alone are read from a ring buffer, except after a context
+            # switch.
             least, most = 2 * CALLS, 4 * CALLS
         expect(least <= found <= most, f"{found} read(2) in {CALLS} calls, expected {least} to {most}")
         for kind in ("loop", "load"):
@@ -93,7 +91,7 @@ def ways(lab: Lab) -> None:
 
 
 def refused(lab: Lab) -> None:
-    """Checks that a group that does not fit is refused, and that the smaller group that the error proposes works."""
+    """The smaller group that the error proposes must work."""
     events = lab.events
     with lab.result.check("a group that does not fit is refused") as said:
         if not events.stand_in:
@@ -115,7 +113,7 @@ def refused(lab: Lab) -> None:
 
 
 def turns(lab: Lab) -> None:
-    """Checks counters that take turns. Estimates must be marked and close to the truth, and all other counts exact."""
+    """Estimates must be marked and close to the truth, and all other counts exact."""
     events = lab.events
     with lab.result.check("counters that take turns") as said:
         rounds = 30 if events.stand_in else LONG
@@ -137,7 +135,7 @@ def turns(lab: Lab) -> None:
 
 
 def passes(lab: Lab) -> None:
-    """Checks more counters than fit at once, which are counted in several runs of the program."""
+    """More counters than fit at once are counted in several runs of the program."""
     events = lab.events
     with lab.result.check("more counters than fit, in passes") as said:
         report = lab.record(["--passes", "-e", ",".join(events.many)], str(ROUNDS))
@@ -156,7 +154,6 @@ def passes(lab: Lab) -> None:
 
 
 def threads(lab: Lab) -> None:
-    """Checks that each thread has the counts of its own calls."""
     events = lab.events
     with lab.result.check("counts by thread") as said:
         options = ["-e", group(events.instructions.typed, events.branches.typed)]
@@ -173,7 +170,7 @@ def threads(lab: Lab) -> None:
 
 
 def forked(lab: Lab) -> None:
-    """Checks that a child that continues after fork has its own counts, which the parent's counts do not include."""
+    """A child that continues after fork has its own counts."""
     events = lab.events
     with lab.result.check("counts after fork") as said:
         options = ["-e", group(events.instructions.typed, events.branches.typed)]

@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from pmu import Lab
 
 ROUNDS = 200
-# The number of instructions that Python needs for a call varies by some hundreds.
+# Python's instructions for a call vary by some hundreds.
 TOLERANCE = 0.01
 
 
 def check(lab: Lab) -> None:
-    """Makes all checks of this file."""
     library = lab.place.work / "known.so"
     include = lab.place.dist / "include"
     command = ["cc", "-O1", "-shared", "-fPIC", "-pthread", f"-I{include}", *lab.flags, "-o", library]
@@ -39,7 +38,6 @@ def check(lab: Lab) -> None:
 
 
 def inside(lab: Lab, name: str, program: list[str | Path], said: list[str]) -> None:
-    """Checks how much more a call of the longer op counts than a call of the shorter op."""
     counter = lab.events.instructions
     report = lab.record(["-e", counter.typed], program=program)
     rows = [report.op(name.format(n)) for n in (100_000, 10_000)]

@@ -14,14 +14,12 @@ from pmu_counts import group
 if TYPE_CHECKING:
     from pmu import Lab
 
-# The number of rounds of a recording. Recordings with the kernel's events instead of a PMU have FEW, because they cost
-# more.
+# Recordings with the kernel's events have FEW rounds, because they cost more.
 ROUNDS, FEW = 200, 20
 PRICED = 20_000
 
 
 def check(lab: Lab) -> None:
-    """Makes all checks of this file."""
     defaults(lab)
     top_down(lab)
     if lab.events.stand_in or not lab.place.quick:
@@ -29,17 +27,15 @@ def check(lab: Lab) -> None:
 
 
 def metrics_of(row: dict) -> dict[str, float | None]:
-    """Returns the metrics of a row by name."""
     return {metric["name"].split(":")[0]: metric["value"] for metric in row["metrics"]}
 
 
 def plain(name: str) -> str:
-    """Returns the name of a counter without its modifiers."""
     return name.split(":")[0]
 
 
 def defaults(lab: Lab) -> None:
-    """Checks that cycles and instructions are counted without -e, and that ipc is instructions divided by cycles."""
+    """Without -e, cycles and instructions are counted, and ipc is instructions per cycle."""
     with lab.result.check("the default counters, ipc") as said:
         row = lab.record([], str(FEW if lab.events.stand_in else ROUNDS)).op("loop_100000")
         totals = {plain(counter["name"]): counter["total"] for counter in row["counters"]}
@@ -56,8 +52,7 @@ def defaults(lab: Lab) -> None:
 
 
 def top_down(lab: Lab) -> None:
-    """Checks that top-down metrics are fractions of all slots, and that the metrics of the first level add up to
-    100 %."""
+    """Fractions of all slots. Those of the first level add up to 100 %."""
     with lab.result.check("top-down metrics") as said:
         names = lab.events.slots
         if not names:
@@ -85,9 +80,9 @@ def top_down(lab: Lab) -> None:
 
 
 def price(lab: Lab) -> None:
-    """Compares the cost of counting with the floor: the cost of two readings of the same group by the shortest code.
-    The cost of counting is the difference between an empty op with counters and one without. It must be at least half
-    of the floor."""
+    """The cost of counting is the difference between an empty op with counters and one without. It
+    must be at least half of the floor, which is two readings of the same group by the shortest
+    code."""
     floor = lab.place.work / "floor"
     subprocess.run(["cc", "-O2", "-o", floor, pmu.PROGRAMS / "floor.c"], check=True, capture_output=True)
     rounds = str(ROUNDS if lab.events.stand_in else PRICED)
@@ -120,6 +115,6 @@ def price(lab: Lab) -> None:
                 bare = float(least[way])
                 text = f"{count} counters by {way}: {cost:.0f} ns, two bare readings {bare:.0f} ns ({cost / bare:.2f} times)"
                 lab.result.figure(text)
-                # If the cost is below half of the floor, something was not read. Without a PMU, times are not checked.
+                # Below half of the floor, something was not read.
                 expect(lab.events.stand_in or cost > 0.5 * bare, text)
         said.append(f"1 to {len(lab.events.priced)} counters")

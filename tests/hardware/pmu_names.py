@@ -19,13 +19,12 @@ ROUNDS = 20
 
 
 def check(lab: Lab) -> None:
-    """Makes all checks of this file."""
     for giver, counters in lab.events.names.items():
         with lab.result.check(f"names: {giver}") as said:
             unknown = []
             for counter in counters:
                 done = lab.place.tried(["doctor", "-e", counter.typed])
-                # Only a vendor's names may be unknown, because the tables of these names may be missing.
+                # The tables of a vendor's names may be missing.
                 if done.returncode and giver == "the vendor's":
                     unknown.append(counter.typed)
                     continue
@@ -39,7 +38,7 @@ def check(lab: Lab) -> None:
 
 
 def beside_others(lab: Lab) -> None:
-    """Compares how much 20 more rounds add to the count of the whole program, without Counterpoint and with it."""
+    """How much 20 more rounds add to the count of the whole program."""
     events = lab.events
     expected = events.instructions.a_round() * ROUNDS
     few, many = str(ROUNDS), str(2 * ROUNDS)
@@ -65,7 +64,6 @@ def beside_others(lab: Lab) -> None:
 
 
 def perf(lab: Lab, name: str, rounds: str) -> int:
-    """Returns the count of `perf stat` for the whole program."""
     command = ["perf", "stat", "-x,", "-e", f"{name}:u", str(lab.program), rounds]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     found = re.search(r"^(\d+),", done.stderr, re.MULTILINE)
@@ -75,7 +73,7 @@ def perf(lab: Lab, name: str, rounds: str) -> int:
 
 
 def papi(lab: Lab) -> None:
-    """Compares Counterpoint's count with PAPI's count of the same loop in a separate program."""
+    """Both counts are of the same loop."""
     with lab.result.check("PAPI itself") as said:
         binary = lab.place.work / "known_papi"
         command = ["cc", "-O1", *lab.flags, "-o", binary, pmu.PROGRAMS / "known_papi.c", "-lpapi"]

@@ -19,7 +19,6 @@ class Absent(Exception):
 
 
 def expect(condition: bool, text: str) -> None:
-    """Raises `Failed` with this text if the condition is false."""
     if not condition:
         raise Failed(text)
 
@@ -34,7 +33,7 @@ class Result:
 
     @contextlib.contextmanager
     def check(self, name: str) -> Iterator[list[str]]:
-        """Runs the body as one check. The texts that it appends to the list are shown beside the check's name."""
+        """Runs the body as one check. Its texts are shown beside the check's name."""
         said: list[str] = []
         try:
             yield said
@@ -49,17 +48,15 @@ class Result:
             self.add(FAILED, name, text)
 
     def add(self, status: str, name: str, said: str) -> None:
-        """Adds a row, and prints it."""
         self.rows.append((status, name, said))
         print(f"{status:6}  {name}{': ' if said else ''}{said}", flush=True)
 
     def figure(self, text: str) -> None:
-        """Adds a measured number, which is not checked."""
+        """A measured number, which is not checked."""
         self.figures.append(text)
         print(f"        {text}", flush=True)
 
     def failures(self) -> int:
-        """Returns how many checks failed."""
         return sum(status == FAILED for status, _, _ in self.rows)
 
     def page(self, head: list[str]) -> str:

@@ -30,13 +30,12 @@ class Place:
     dist: Path
     work: Path
     quick: bool
-    # None if the PMU is used. Otherwise, the kind of events that replace it (events.py).
+    # The kind of events that replace the PMU (events.py), or None.
     stand_in: str | None
     tools: dict[str, str | None]
     used: int = field(default=0)
 
     def fresh(self, name: str) -> Path:
-        """Returns a path below the work folder that is not in use."""
         self.used += 1
         return self.work / f"{self.used}-{name}"
 
@@ -46,7 +45,7 @@ class Place:
         environment: dict[str, str] | None = None,
         status: int = 0,
     ) -> subprocess.CompletedProcess[str]:
-        """Runs Counterpoint. An exit status other than `status` is an error, whose text has the end of the messages."""
+        """An exit status other than `status` is an error."""
         done = self.tried(arguments, environment)
         if done.returncode != status:
             raise RuntimeError(f"{done.args}: status {done.returncode}: {done.stderr[-2000:]}")

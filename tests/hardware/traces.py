@@ -10,19 +10,18 @@ if TYPE_CHECKING:
     from run import Place
 
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
-# The device's clock and the host's clock are only compared to within a few microseconds.
+# The clocks of device and host are only compared to within a few microseconds.
 CLOCK_US = 5.0
 
 
 def slices(file: Path) -> list[dict]:
-    """Returns the slices of a trace."""
     with open(file, encoding="utf-8") as opened:
         events = json.load(opened)["traceEvents"]
     return [event for event in events if event.get("ph") == "X"]
 
 
 def totals(events: list[dict]) -> dict[str, tuple[int, float]]:
-    """Returns the number and the total microseconds of the devices' activities, by name."""
+    """The number and the total microseconds of the devices' activities, by name."""
     found: dict[str, list[float]] = {}
     for event in events:
         if event.get("cat") in WORK:
@@ -31,7 +30,7 @@ def totals(events: list[dict]) -> dict[str, tuple[int, float]]:
 
 
 def flows(file: Path) -> dict[object, tuple[int, list[dict]]]:
-    """Returns, for each arrow to a device, how often it begins, and its ends."""
+    """Returns how often each arrow to a device begins, and its ends."""
     with open(file, encoding="utf-8") as opened:
         events = json.load(opened)["traceEvents"]
     found: dict[object, tuple[int, list[dict]]] = {}
@@ -47,8 +46,7 @@ def flows(file: Path) -> dict[object, tuple[int, list[dict]]]:
 
 
 def averages(file: Path, names: set[str]) -> dict[str, tuple[int, float]]:
-    """Returns the number and the microseconds of the devices' activities from `key_averages`. Only rows in `names` are
-    activities. The other rows of devices are ranges."""
+    """Returns the same as `totals`, from `key_averages`. Other rows than `names` are ranges."""
     with open(file, encoding="utf-8") as opened:
         rows = json.load(opened)
     return {
@@ -59,14 +57,12 @@ def averages(file: Path, names: set[str]) -> dict[str, tuple[int, float]]:
 
 
 def rows(place: Place, profile: Path, *options: str) -> list[dict]:
-    """Returns the rows of a report."""
     command = ["report", profile, "--top", "0", "--format", "json", *options]
     return json.loads(place.counterpoint(command).stdout)["rows"]
 
 
 def work_of(place: Place, profile: Path) -> dict[str, tuple[int, float]]:
-    """Returns the number and the microseconds of the devices' activities in a profile, by name, from the single
-    calls."""
+    """Returns the same as `totals`, from the single calls of a profile."""
     trace = place.fresh("work.json")
     place.counterpoint(["trace", "export", profile, "-o", trace])
     return totals(slices(trace))

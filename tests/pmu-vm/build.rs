@@ -1,5 +1,4 @@
-//! Adds the folder of `c/reader.c`, which `cargo xtask pmu-vm` compiles, to the linker's path.
-//! Clippy does not link, so it can run without that folder.
+//! Adds the folder of the compiled `c/reader.c` to the linker's path. Clippy does not need it.
 
 fn main() {
     println!("cargo::rerun-if-env-changed=PMU_VM_LIBRARIES");

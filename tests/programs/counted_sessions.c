@@ -1,6 +1,5 @@
-// Records several sessions, one after the other, and makes calls in each session and between
-// sessions. The calls are made on the main thread, and on a thread that exists during all sessions.
-// Run it with the agent preloaded.
+// Records several sessions, one after the other, and makes calls in and between them, on the main
+// thread and on a thread that exists during all sessions. Run it with the agent preloaded.
 //
 //     counted_sessions LIBRARY CALLS RUN_FILE…
 //

@@ -39,7 +39,7 @@ static void fork_here(int number) {
 }
 
 static void say(const char* what) {
-  // The child that the handler forked prints nothing; it only has to survive.
+  // The child of the handler only has to survive.
   if (!forked_from) puts(what);
   fflush(stdout);
 }
@@ -48,7 +48,7 @@ static void reap(pid_t child) {
   int status = 0;
   if (waitpid(child, &status, 0) != child) say("no child");
   else if (WIFSIGNALED(status)) say("child killed");
-  // A forked child has only the thread that forked it, so the child ends with this thread.
+  // A forked child has only the thread that forked it, and ends with it.
   else if (WEXITSTATUS(status) != 5 && !(child == child_of_handler && by_thread && status == 0)) say("child failed");
   else say("child came through");
 }

@@ -1,7 +1,6 @@
-// A runtime that was built with IREE's own call hook: it calls one function before and one after
-// each workgroup, if some library exports these functions. One executable library is linked into
-// the program, so no preloaded library can patch its table in time. Another one may be loaded as
-// system libraries are.
+// A runtime with IREE's own call hook: it calls one function before and one after each workgroup,
+// if some library exports these functions. One executable library is linked into the program, so no
+// preloaded library can patch its table in time. Another one may be loaded as system libraries are.
 //
 //     hook_host MODE COUNT [LIBRARY]
 #include <pthread.h>
@@ -55,7 +54,7 @@ static void* run_static(void* unused) {
   return unused;
 }
 
-// Runs inside a call of the linked-in library, and calls both libraries.
+// Runs inside a call of the linked-in library.
 static void call_both(void) {
   issue_call(&library, SPIN, 10, NULL);
   issue_call(other, NOTHING, 0, NULL);
@@ -89,8 +88,7 @@ int main(int argc, char** argv) {
     }
   } else if (!strcmp(mode, "touch")) {
     static char memory[64 * 4096] __attribute__((aligned(4096)));
-    // The first call may load code of the program, of the hook and of the recorder, which also
-    // causes page faults.
+    // The first call may load code, which also causes page faults.
     issue_call(&library, TOUCH, 0, memory);
     for (int i = 0; i < calls; ++i) issue_call(&library, TOUCH, 64, memory);
   } else if (!strcmp(mode, "threads")) {

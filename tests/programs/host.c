@@ -4,7 +4,7 @@
 //     host LIBRARY MODE [NUMBER…]
 //
 // Prints one line at its end. The tests compare this line and the exit status with and without
-// Counterpoint. `crates/cli/tests/it/programs.rs` contains the expected calls of most modes.
+// Counterpoint.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -69,8 +69,7 @@ static void fork_inside(void) {
 }
 static void leave_now(void) { _exit(7); }
 
-// Launches two kernels on the imaginary accelerator of plugins/accelerator.c, whose library is
-// loaded already.
+// Launches kernels on the accelerator of plugins/accelerator.c, whose library is loaded already.
 static void launch(void) {
   static void (*accelerator)(const char*);
   if (!accelerator) {
@@ -99,8 +98,8 @@ static void on_signal(int number) {
   ++handled;
 }
 
-// Makes calls for ever, with pauses of M microseconds. After each call, it stores the number of
-// calls in the first word of a shared file. A number in the second word ends the calls.
+// Makes calls for ever, with pauses. The first word of a shared file gets the number of calls. A
+// number in the second word ends the calls.
 static void count_for_ever(const char* path, unsigned pause_us) {
   int fd = open(path, O_RDWR | O_CREAT, 0600);
   if (fd < 0 || ftruncate(fd, 4096)) exit(3);
@@ -109,8 +108,7 @@ static void count_for_ever(const char* path, unsigned pause_us) {
     call(1);
     ++*returned;
     if (pause_us) usleep(pause_us);
-    // If a test has written a number to the second word, this process executes the program anew,
-    // with this number of calls.
+    // This process executes the program anew, with this number of calls.
     if (returned[1]) {
       char number[32];
       snprintf(number, sizeof number, "%llu", (unsigned long long)returned[1]);
@@ -120,8 +118,8 @@ static void count_for_ever(const char* path, unsigned pause_us) {
   }
 }
 
-// Truncates the recorder's pool (the shared memory for its data), which this process has mapped.
-// Does nothing without Counterpoint.
+// Truncates the recorder's pool (the shared memory for its data). Does nothing without
+// Counterpoint.
 static void truncate_pool(void) {
   char line[4096];
   FILE* maps = fopen("/proc/self/maps", "r");
@@ -146,7 +144,7 @@ static void* with_late_calls(void* rounds) {
   return NULL;
 }
 
-// Starts threads that make a call and stay alive. Then opens descriptors of the program's own.
+// The threads stay alive while the program opens descriptors of its own.
 static pthread_barrier_t all_called;
 static void* call_and_stay(void* unused) {
   (void)unused;
@@ -168,8 +166,7 @@ static int open_many(uint32_t threads, uint32_t descriptors) {
   return 0;
 }
 
-// A thread with a pending cancellation runs the recorder's start-up code, in which the cancellation
-// must not take effect.
+// A pending cancellation must not take effect in the recorder's start-up code.
 static volatile int past_the_call;
 static void* cancelled_at_first_call(void* unused) {
   (void)unused;

@@ -31,7 +31,7 @@ static inline loaded_t load(const char* path) {
   return l;
 }
 
-// Runs all workgroups of one dispatch, with x changing fastest, as `local-sync` does.
+// x changes fastest, as with `local-sync`.
 static inline int dispatch(const loaded_t* l, int function, uint32_t x, uint32_t y, uint16_t z,
                     uint32_t constant, void* binding) {
   environment_t environment = {0};

@@ -46,8 +46,7 @@ static void wait_inside(void) {
   launch("k");
   together();  // Inside.
   together();  // The session has ended.
-  // If the second session records, the recorder finds the state of this thread that is left from
-  // the first session.
+  // The recorder finds the state of this thread from the first session.
   call(launch_one, 1);
 }
 

@@ -1,9 +1,8 @@
 // A library that is preloaded together with Counterpoint. It counts the calls of mmap, mmap64,
-// mprotect and dlsym whose arguments have the marks of `marked.c`, and prints the counts at the
-// end.
+// mprotect and dlsym with the marks of `marked.c`, and prints the counts at the end.
 //
-// With -DALLOCATOR, it is also an allocator. This allocator may map memory at any time: inside
-// malloc, and inside its own dlsym, which malloc may call. It never frees memory.
+// With -DALLOCATOR, it is also an allocator, which may map memory at any time: inside malloc, and
+// inside its own dlsym, which malloc may call. It does not free memory.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -53,7 +52,7 @@ int mprotect(void* at, size_t bytes, int protection) {
 }
 
 #ifdef ALLOCATOR
-// This is more than any mapping needs. In a debugger, the arena can be recognised by this length.
+// More than any mapping needs. In a debugger, this length shows the arena.
 enum { ARENA_BYTES = 1 << 20 };
 
 static void* take(size_t bytes) {
@@ -61,7 +60,7 @@ static void* take(size_t bytes) {
   bytes = (bytes + 31) / 16 * 16;
   if ((size_t)(end - at) < bytes) {
     size_t arena = bytes > ARENA_BYTES ? bytes : ARENA_BYTES;
-    // This calls mmap by its name, so the first definition of mmap in the process is called.
+    // The first definition of mmap in the process is called.
     at = mmap(NULL, arena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return NULL;
     end = at + arena;
@@ -102,8 +101,7 @@ void* dlsym(void* handle, const char* name) {
   return glibcs_dlsym()(handle, name);
 }
 
-// Runs before the program's own code, and before Counterpoint's constructor if this library comes
-// first.
+// Runs before Counterpoint's constructor if this library comes first.
 __attribute__((constructor)) static void early(void) {
   void* (*volatile map)(void*, size_t, int, int, int, off_t) = mmap;
   void* at = map(NULL, MARKED_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

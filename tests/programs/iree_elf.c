@@ -41,7 +41,6 @@ static void fail(const char* what) {
   exit(3);
 }
 
-// Returns the first ELF image in a file.
 static const char* find_elf(const char* path, size_t* bytes) {
   int fd = open(path, O_RDONLY);
   struct stat found;
@@ -60,7 +59,7 @@ static uintptr_t page_above(uintptr_t at) { return page_below(at + 4095); }
 
 typedef struct { char* base; size_t bytes; query_fn query; } loaded_elf_t;
 
-// Loads an ELF file with the system calls of IREE's loader, in its order.
+// Loads a file with the system calls of IREE's loader, in its order.
 static loaded_elf_t load_elf(const char* path) {
   size_t bytes;
   const char* file = find_elf(path, &bytes);
@@ -72,8 +71,7 @@ static loaded_elf_t load_elf(const char* path) {
     if (pieces[i].p_type == PT_LOAD && end > span) span = end;
   }
   int reserve = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  // With `late`, there is one more page in front, which the kernel can join with the first segment
-  // into one mapping.
+  // The kernel can join the page in front with the first segment into one mapping.
   size_t before = strcmp(how, "late") ? 0 : 4096;
   char* base = mmap(NULL, before + span, PROT_NONE, reserve, -1, 0);
   if (base == MAP_FAILED) fail("reserve");
@@ -134,7 +132,6 @@ static loaded_elf_t load_elf(const char* path) {
   return loaded;
 }
 
-// Multiplies, and prints a hash of the product.
 static void multiply(query_fn query, uint32_t workgroups) {
   static float a[N * N] __attribute__((aligned(64))), b[N * N] __attribute__((aligned(64)));
   static float product[N * N] __attribute__((aligned(64)));

@@ -107,8 +107,8 @@ int main(int argc, char** argv) {
         slots[kills].returned[0] = n + 1;
       }
     }
-    // Half of the children are killed some time after their first call has returned. The others are
-    // killed some time after they were started; a new program takes a while to start.
+    // The others are killed some time after they were started; a new program takes a while to
+    // start.
     int from_first_call = below(2) == 0;
     slots[i].waited_us = below(longest) + (kind == 0 && !from_first_call ? below(2 * longest) : 0);
     pid_t child = fork();

@@ -15,7 +15,7 @@ static int nothing(const environment_t* e, const dispatch_state_t* d, const work
   return 0;
 }
 
-// Writes one byte into each of the first constants[0] pages of binding 0.
+// Writes to each of the first constants[0] pages of binding 0.
 static int touch(const environment_t* e, const dispatch_state_t* d, const workgroup_state_t* w) {
   (void)e; (void)w;
   volatile char* memory = d->binding_ptrs[0];
@@ -23,15 +23,14 @@ static int touch(const environment_t* e, const dispatch_state_t* d, const workgr
   return 0;
 }
 
-// Runs a loop constants[0] times. The result is the status; compiled functions report errors in
-// this way.
+// Runs a loop constants[0] times. The result is the status, as for compiled functions.
 static int spin(const environment_t* e, const dispatch_state_t* d, const workgroup_state_t* w) {
   (void)e; (void)w;
   for (volatile uint32_t i = 0; i < d->constants[0]; ++i) {}
   return d->constant_count > 1 ? (int)d->constants[1] : 0;
 }
 
-// A function pointer that a host may set, to run its own code inside a dispatch.
+// A host's own code, to run inside a dispatch.
 void (*volatile inside_dispatch)(void);
 
 static int call_out(const environment_t* e, const dispatch_state_t* d, const workgroup_state_t* w) {
@@ -68,7 +67,7 @@ static const library_v5_t library = {
                 .source_locations = locations}};
 #endif
 
-// The compiler emits the same code: the function compares the version and ignores the environment.
+// The compiler emits the same code, which ignores the environment.
 const void* iree_hal_executable_library_query(uint32_t max_version, const environment_t* e) {
   (void)e;
   return max_version == ABI_VERSION ? &library : NULL;

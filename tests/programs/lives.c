@@ -28,13 +28,13 @@ static void call(int times) {
   }
 }
 
-// Runs `body` inside a dispatch. `body` does not return, so the rest of the dispatch never runs.
+// `body` does not return.
 static void call_inside(void (*body)(void)) {
   *(void (*volatile*)(void))dlsym(library.handle, "inside_dispatch") = body;
   dispatch(&library, CALL_OUT, 1, 1, 1, 0, NULL);
 }
 
-// Forks without glibc's knowledge: no fork handlers run, and glibc does not reset its own state.
+// No fork handlers run, and glibc does not reset its own state.
 static int raw_fork(int third) {
   call(10);
   fflush(NULL);
@@ -64,8 +64,7 @@ static int in_raw_clone(void* times) {
   return 0;
 }
 
-// Makes a clone that shares this thread's memory, including its thread-local storage. This thread
-// waits meanwhile.
+// The clone shares this thread's memory, also the thread-local storage. This thread waits.
 static int raw_clone(int flags) {
   call(10);
   char* stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -83,7 +82,7 @@ static int raw_clone(int flags) {
   return 0;
 }
 
-// Threads that continue after `main` has ended. The last thread to end prints the number of calls.
+// The last thread to end prints the number of calls.
 static int main_is_over(void) {
   char text[256] = {0};
   FILE* file = fopen("/proc/self/stat", "r");

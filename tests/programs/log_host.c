@@ -71,8 +71,8 @@ static void arrow(char phase, int64_t id, int64_t at_ns) {
   put(made, NULL, 0);
 }
 
-// Hands over one step of a module: aten::linear with aten::mm inside of it, its backward op, and
-// other entries.
+// Hands over a step of a module: aten::linear with aten::mm inside, its backward op, and other
+// entries.
 static void step(void) {
   table->field(trace, TEXT("trace_id"), TEXT("\"ABC\""));
   table->field(trace, TEXT("broken"), TEXT("{"));

@@ -81,8 +81,7 @@ static void *in_thread(void *result) {
   return NULL;
 }
 
-// Runs the same timed loop in `count` threads at the same time. Returns the slowest thread's time
-// per hit.
+// Runs the same timed loop in `count` threads at the same time; the slowest counts.
 static double threads(int count) {
   pthread_t all[2];
   double took[2] = {0, 0};

@@ -98,7 +98,6 @@ static void fork_at_second(int64_t i) {
   if (i != 1) return;
   pid_t child = raw_fork ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
   if (child == 0) {
-    // The child also runs the rest of this loop.
     return;
   }
   int status;

@@ -28,7 +28,6 @@ static void* ends_later(void* argument) {
 
 static void said_at_exit(void) { puts("at exit"); }
 
-// Prints which signals are pending, blocked, ignored and caught.
 static void signals(void) {
   char line[256];
   FILE* status = fopen("/proc/self/status", "r");

@@ -72,9 +72,8 @@ static int open_counter(uint64_t config) {
   return fd;
 }
 
-// Returns the descriptor of the leader of the recorder's group of counters. The leader has the
-// lowest of the recorder's descriptors, and only a read of the leader returns the values of the
-// whole group.
+// The leader has the lowest of the recorder's descriptors, and only a read of the leader returns
+// the values of the whole group.
 static int recorder_group(void) {
   DIR* open_files = opendir("/proc/self/fd");
   int lowest = -1;
@@ -187,8 +186,7 @@ int main(int argc, char** argv) {
   const int kinds = sizeof what / sizeof *what;
   for (int batch = -2; batch < BATCHES; ++batch) {
     for (int k = 0; k < kinds; ++k) {
-      // The counters are open only while they are used, because each counter attached to a thread
-      // has a cost.
+      // Each counter attached to a thread has a cost.
       const int own = what[k].run == do_cycle ? counters : 0;
       for (int i = 0; i < own; ++i) single[i] = open_counter(configs[i]);
       uint64_t start = now_ns();

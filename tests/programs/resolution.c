@@ -40,7 +40,6 @@ static uint32_t constants[1];
 static dispatch_state_t state = {1, 1, 1, 1, 1, 1, 1, 1, 0, constants, NULL, NULL};
 static workgroup_state_t workgroup;
 
-// Returns the mean time of `calls` consecutive calls.
 static double each_ns(dispatch_fn function, uint32_t iterations, long calls) {
   dispatch_fn volatile one = function;
   constants[0] = iterations;
@@ -58,7 +57,7 @@ int main(int argc, char** argv) {
   loaded_t library = load(argv[1]);
   dispatch_fn (*plain)(int) = (dispatch_fn(*)(int))dlsym(library.handle, "resolution_plain");
   if (!plain || library.count != FUNCTIONS + 1) return 3;
-  // Computes the slope between two lengths, so that the time of the call itself cancels out.
+  // The slope between two lengths cancels out the time of the call itself.
   each_ns(plain(0), 1000, 1000);
   double per_iteration = (each_ns(plain(0), 20000, 100) - each_ns(plain(0), 10000, 100)) / 10000;
   for (int f = 0; f < FUNCTIONS; ++f) {

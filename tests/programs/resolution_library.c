@@ -4,11 +4,10 @@
 
 #include "executable_library.h"
 
-// Each call uses the result of the call before it, so that a processor cannot execute two calls at
-// the same time.
+// Each call uses the result of the one before, so that a processor cannot overlap them.
 static volatile uint64_t carry;
 
-// Does constants[0] multiplications, each of which depends on the one before.
+// constants[0] multiplications, each of which depends on the one before.
 static inline int chain(const dispatch_state_t* d) {
   uint64_t x = carry;
   for (uint32_t i = d->constants[0]; i; --i) {
@@ -46,8 +45,8 @@ const void* iree_hal_executable_library_query(uint32_t max_version, const enviro
   return max_version == 6 ? &library : NULL;
 }
 
-// Returns the same functions without the recorder, which replaces the pointers in the table above.
-// A second table would not help, because a compiler may merge two equal tables.
+// The recorder replaces the pointers in the table above. A second table would not help, because a
+// compiler may merge two equal tables.
 dispatch_fn resolution_plain(int i) {
   switch (i) {
     case 0: return f0;

@@ -21,8 +21,7 @@ extern char** environ;
 
 #define LIST "one", "two", "three", "four", "five", "six", "seven"
 
-// Returns the environment with one additional string. Only those ways of starting a program that
-// take an environment pass this string on.
+// Only the ways that take an environment pass the additional string on.
 static char** with_mark(void) {
   static char* all[200000];
   size_t count = 0;
@@ -39,7 +38,7 @@ static int reap(pid_t child) {
   return 0;
 }
 
-// Starts the program. Returns only on failure, or if the program was spawned.
+// Returns only on failure, or if the program was spawned.
 static int start(const char* way, char* program, char** marked, int* spawned) {
   char* arguments[] = {program, LIST, NULL};
   char* empty[] = {NULL};

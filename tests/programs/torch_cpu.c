@@ -1,8 +1,7 @@
 /* Stands in for libtorch_cpu.so: a library that runs parallel regions of OpenMP. */
 #include <stddef.h>
 
-/* Writes to `pages` pages, beginning at `from`: to the first half on the calling thread, and to the
- * second half on another thread. */
+/* The second half of the pages is written on another thread. */
 void touch_in_parallel(volatile char* from, size_t pages) {
 #pragma omp parallel for num_threads(2) schedule(static)
   for (size_t i = 0; i < pages; ++i) from[i * 4096] = 1;
@@ -13,8 +12,7 @@ static __attribute__((noinline)) void touch_alone(volatile char* from, size_t pa
   for (size_t i = 0; i < pages; ++i) from[i * 4096] = 1;
 }
 
-/* Writes to the same pages, but each of the two tasks has a parallel region of its own, as if it
- * called another library. */
+/* Each of the two tasks has a parallel region of its own, as if it called another library. */
 void touch_in_nested(volatile char* from, size_t pages) {
 #pragma omp parallel for num_threads(2) schedule(static)
   for (size_t half = 0; half < 2; ++half) touch_alone(from + half * (pages / 2) * 4096, pages / 2);

@@ -79,7 +79,6 @@ static void end(const void* at) {
   if (table && table->end(at, NULL) > 0) table->announced(1000, 100);
 }
 
-/* Calls an op that writes to this many fresh pages. */
 static void op(uint32_t kind, const char* name, int64_t sequence, size_t pages) {
   const counterpoint_torch_call_t what = call(kind, name, sequence);
   char* memory = fresh(pages);
@@ -89,7 +88,7 @@ static void op(uint32_t kind, const char* name, int64_t sequence, size_t pages) 
   munmap(memory, pages * 4096);
 }
 
-/* Calls an op like aten::mm, with the shapes of two tensors of 32-bit floats on cpu0. */
+/* An op like aten::mm, with the shapes of two tensors of 32-bit floats on cpu0. */
 static void op_with_shapes(void) {
   static const uint64_t tensors[] = {
       0x12002 | 2ull << 32, 1ull << 32, 3, 4, 0x12002 | 2ull << 32, 1ull << 32, 4, 5};
@@ -119,8 +118,7 @@ struct range {
   int begun;
 };
 
-/* Memory for ranges. Its pages are written to before anything is counted, unlike memory from
- * malloc. */
+/* The pages are written to before anything is counted. */
 static _Alignas(16) char memories[3][4096];
 
 static struct range range_begins(const char* name, int number) {
@@ -162,7 +160,7 @@ static void everything(void) {
   pthread_join(thread, NULL);
 }
 
-/* The work of a forked child: an op that writes to 30 pages. */
+/* An op that writes to 30 pages. */
 static void in_child(void) {
   op(COUNTERPOINT_TORCH_OP, "aten::child", -1, 30);
   printf("child %d\n", (int)getpid());
@@ -224,9 +222,8 @@ static int forks(void) {
   return failed != 0;
 }
 
-/* Calls aten::here, which writes to 5 pages, right after a fork, each time with the stack pointer
- * 16 bytes lower. A fork also makes the pages of the stack shared, so a write to one of them copies
- * it. */
+/* Calls aten::here right after a fork, each time with the stack pointer 16 bytes lower. A fork
+ * makes the pages of the stack shared, so a write to one of them copies it. */
 static void positions(void) {
   op(COUNTERPOINT_TORCH_OP, "aten::here", -1, 5);
   for (size_t at = 0; at < 4096; at += 16) {
@@ -241,8 +238,8 @@ static void positions(void) {
 }
 
 /* Calls an op five times, removes it, and does the same with the next op, which has the same
- * identity. Then calls a thousand ops twice. Each of them has its own identity, and one has the
- * identity of the removed ops. */
+ * identity. Then calls a thousand ops with other identities twice, of which one has that
+ * identity. */
 static void removed(void) {
   static const char* const names[] = {"aten::first", "aten::second", "aten::third"};
   static char identities[1000][64];
@@ -301,7 +298,7 @@ int main(int count, char** arguments) {
     table->watch_parallel();
     table->ready();
   }
-  /* The first parallel region starts OpenMP's threads. It is not inside an op. */
+  /* Starts OpenMP's threads outside of an op. */
   touch_in_parallel(fresh(2), 2);
   op(COUNTERPOINT_TORCH_OP, "aten::warmup", -1, 1);
 
@@ -315,8 +312,8 @@ int main(int count, char** arguments) {
   }
   if (count == 3 && strcmp(arguments[2], "stacks") == 0) return on_small_stacks(on_a_stack), 0;
 
-  /* When an op is new to the recorder, the recorder allocates memory, and the resulting page faults
-   * count for the op around it. */
+  /* When an op is new to the recorder, the recorder allocates memory, whose page faults count
+   * for the op around it. */
   int times = count == 3 ? atoi(arguments[2]) : 2;
   for (int i = 0; i < times; ++i) everything();
   puts("done");

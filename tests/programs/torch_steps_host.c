@@ -40,22 +40,20 @@
 static const counterpoint_torch_ops_t* table;
 static int by_steps;
 static volatile int wanted = 1;
-/* The number of ops that were not announced. As in PyTorch's sampling, each 256th of them asks the
- * recorder whether announcing is overdue. */
+/* Ops that were not announced. As in PyTorch's sampling, each 256th asks whether announcing is
+ * overdue. */
 static unsigned canary;
 
-/* The simulated processor time of the process in ns, and whether `clock_gettime` returns it. */
+/* The processor time of the process in ns, and whether `clock_gettime` returns it. */
 static uint64_t simulated_ns;
 static int is_simulated;
 
-/* In simulated time: the duration of an op, and the additional time for announcing the op to the
- * recorder. */
+/* The simulated time of an op, and the additional time for announcing it. */
 enum { OP_NS = 100, ANNOUNCING_NS = 1000 };
 
 static void pass(uint64_t ns) { __atomic_fetch_add(&simulated_ns, ns, __ATOMIC_RELAXED); }
 
-/* Replaces the C library's function, also for calls by Counterpoint, because the dynamic linker
- * searches the program first. */
+/* Counterpoint calls this, too, because the dynamic linker searches the program first. */
 int clock_gettime(clockid_t clock, struct timespec* time) {
   if (!is_simulated || clock != CLOCK_PROCESS_CPUTIME_ID) {
     return (int)syscall(SYS_clock_gettime, clock, time);
@@ -66,8 +64,7 @@ int clock_gettime(clockid_t clock, struct timespec* time) {
   return 0;
 }
 
-/* Begins an op, and returns whether its beginning was announced to the recorder. If so, the caller
- * must announce its end, too. */
+/* Returns whether the op was announced. If so, its end must be announced, too. */
 static int begin(counterpoint_torch_call_t* what, const char* name) {
   memset(what, 0, sizeof(*what));
   what->size = sizeof(*what);
@@ -77,8 +74,7 @@ static int begin(counterpoint_torch_call_t* what, const char* name) {
   if (table && !wanted && ++canary % 256 == 0 && table->is_overdue()) wanted = 1;
   pass(OP_NS);
   if (!table || !wanted) return 0;
-  /* The cost of announcing an op. It is much larger than the variation of a step's processor
-   * time. */
+  /* Announcing costs much more than the variation of a step's processor time. */
   for (volatile int spin = 0; spin < 2000; ++spin) {
   }
   pass(ANNOUNCING_NS);
@@ -119,7 +115,7 @@ static void* work(void* unused) {
   }
 }
 
-/* Forks a child, which ends the call `around` if there is one. */
+/* The child ends the call `around` if there is one. */
 static void fork_child(counterpoint_torch_call_t* around) {
   const pid_t pid = fork();
   if (pid > 0) waitpid(pid, NULL, 0);

@@ -63,7 +63,6 @@ static void touch(char* from, size_t pages) {
   for (size_t i = 0; i < pages; ++i) ((volatile char*)from)[i * 4096] = 1;
 }
 
-/* Makes a call that writes to this many fresh pages, and then makes the calls in `inside`. */
 static void call(uint32_t role, const char* name, size_t pages, void (*inside)(void)) {
   char here;
   char* memory = fresh(pages);
@@ -91,7 +90,7 @@ static void* other(void* unused) {
   return unused;
 }
 
-/* Wrong announcements, which must have no effect. */
+/* Wrong announcements must have no effect. */
 static void mistakes(void) {
   if (!agent) return;
   counterpoint_host_t unnamed = toy, old = toy;

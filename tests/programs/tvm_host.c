@@ -175,7 +175,7 @@ static any_t borrowed(void) { return object(TENSOR_PTR, &matrix.tensor); }
 static int nothing(void* data) { (void)data; return 0; }
 static int failing(void* data) { (void)data; return -1; }
 
-// Maps memory in which the first write to each page causes one fault.
+// The first write to each page causes one fault.
 static char* fresh(size_t pages) {
   char* at = mmap(NULL, pages * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   madvise(at, pages * 4096, MADV_NOHUGEPAGE);
@@ -233,19 +233,17 @@ static int everything(void) {
   return 0;
 }
 
-// Runs an op and a region of two tasks inside of an op.
 static int inside_outer(void* data) {
   if (vm_call(raw("inner"), nothing, NULL, NULL, 0)) return 5;
   return launch(empty_task, data, 2);
 }
-// An op throws inside of another op, and the exception leaves both ops. The op around them,
-// `catching`, catches it and continues.
+// The exception leaves both ops. `catching` catches it and continues.
 static int throwing_inside(void* data) { return vm_call(raw("innermost"), failing, data, NULL, 0); }
 static int catching(void* data) {
   if (vm_call(raw("thrower"), throwing_inside, data, NULL, 0) != -1) return 5;
   return vm_call(raw("after"), nothing, NULL, NULL, 0) || launch(empty_task, data, 2);
 }
-// Runs many short ops. A run with a budget only counts most of them.
+// A run with a budget only counts most of them.
 static int short_ops(int rounds) {
   any_t one = a_matrix();
   if (launch(empty_task, NULL, 2)) return 49;  // Outside of any op.
@@ -293,8 +291,7 @@ static int64_t calls_of(int64_t vm) {
   any_t result, arg = integer(vm);
   return call_export("__tvm_ffi_counterpoint_calls", &arg, 1, &result) ? -1 : (int64_t)result.bits;
 }
-// Calls each entry function once. Returns the result code of the entry function `main`, whose
-// result must be its argument plus one.
+// The result of `main` must be its argument plus one.
 static int run_model(void* main_entry, void* throwing) {
   any_t arg = integer(41), result = null();
   int code = TVMFFIFunctionCall(main_entry, &arg, 1, &result);
@@ -377,8 +374,7 @@ static void* in_a_call(void* unused) {
 static volatile int stop_calling;
 static volatile long called[3];
 
-// Waits until each thread has made `calls` more calls, so that the recorder knows the thread even
-// on a slow machine.
+// The recorder then knows each thread, even on a slow machine.
 static void wait_for_calls(long calls) {
   long before[3] = {called[0], called[1], called[2]};
   for (int i = 0; i < 3; ++i) while (called[i] - before[i] < calls) usleep(100);
@@ -421,8 +417,7 @@ int main(int argc, char** argv) {
   int code = 0;
 
   if (!strcmp(mode, "sessions")) {
-    // Runs several sessions, each with its own run file. The pool's threads exist during all
-    // sessions.
+    // The pool's threads exist during all sessions.
     if ((code = run_model(main_entry, throwing))) return code;
     for (int i = 3; i < argc; ++i) {
       int64_t before = calls_of(vm);
@@ -442,10 +437,10 @@ int main(int argc, char** argv) {
     }
     printf("nonsense %d %d\n", begin("/nonexistent"), begin(argv[0]));
     fflush(stdout);
-    // The test that reads this output collects the profile now, while this process is alive.
+    // The test collects the profile now, while this process is alive.
     if (getchar() == EOF) return 0;
   } else if (!strcmp(mode, "everything")) {
-    // Uses everything that the agent offers, for tests that make the agent fail.
+    // Uses everything of the agent, for tests that make it fail.
     begin("/nonexistent");
     counterpoint_slot_t slots[] = {{"a", COUNTERPOINT_COUNT}, {"b", COUNTERPOINT_RATIO}, {"c", COUNTERPOINT_TEXT}};
     counterpoint_collector_t collector = {sizeof collector, 3, "test", slots, &slots, collect_start, collect_stop, NULL};
@@ -459,11 +454,10 @@ int main(int argc, char** argv) {
     levels_inside = 4;  // Each takes more than 1 KiB of the smallest stack itself.
     on_small_stacks(model_once);
   } else if (!strcmp(mode, "budget")) {
-    // Without a run file, the program runs under `counterpoint run`.
     if (argc > 4) printf("begin %d\n", begin(argv[4]));
     for (int i = 0; i < 10; ++i) {
       if ((code = run_model(main_entry, throwing)) || (code = short_ops(atoi(argv[3]) / 10))) return code;
-      // The calls of the next round begin at depth 0 again.
+      // The next round begins at depth 0 again.
       depth = 0;
     }
     if (argc > 4) printf("end %d\n", end());
@@ -504,7 +498,7 @@ int main(int argc, char** argv) {
     errors += TVMFFIFunctionCall(instrument, wrong, -3, &before) == 0;
     printf("errors %d end %d\n", errors, end());
   } else if (!strcmp(mode, "many")) {
-    // Calls an op with more shapes than the agent distinguishes.
+    // These are more shapes than the agent distinguishes.
     begin(argv[3]);
     int64_t shape[1];
     tensor_t t = matrix.tensor;
@@ -541,8 +535,7 @@ int main(int argc, char** argv) {
     printf("same name %d", agent->collector_add(&good));
     bad.size = 8, printf(" short %d", agent->collector_add(&bad)), bad.size = sizeof bad;
     bad.slots = 17, printf(" slots %d\n", agent->collector_add(&bad)), bad.slots = 1;
-    // One slot has a name that a view uses. The other has the name of a counter that only the
-    // session will count.
+    // The name of a view's column, and the name of a counter of the session.
     counterpoint_slot_t tasks[] = {{"Tasks", COUNTERPOINT_COUNT}}, counted[] = {{"page_faults:u", COUNTERPOINT_COUNT}};
     counterpoint_collector_t column = {sizeof column, 1, "column", tasks, &slots, collect_start, seven_stop, NULL};
     counterpoint_collector_t counter = {sizeof counter, 1, "counter", counted, &slots, collect_start, seven_stop, NULL};
@@ -567,7 +560,6 @@ int main(int argc, char** argv) {
     vm_call(raw("empty"), nothing, NULL, NULL, 0);
     printf("end %d failures %d starts %d\n", end(), collect_failures, collect_start_calls);
   } else if (!strcmp(mode, "late_thread")) {
-    // Sessions begin and end while another thread is inside a call.
     if (pipe(fd_ready) || pipe(fd_go)) return 6;
     pthread_t thread;
     char byte = 0;
@@ -581,7 +573,6 @@ int main(int argc, char** argv) {
     pthread_join(thread, NULL);
     printf(" end %d\n", end());
   } else if (!strcmp(mode, "busy")) {
-    // Sessions begin and end while threads call without a pause.
     pthread_t threads[3];
     for (int i = 0; i < 3; ++i) pthread_create(&threads[i], NULL, call_on, (void*)(intptr_t)i);
     for (int i = 3; i < argc; ++i) {
@@ -595,8 +586,8 @@ int main(int argc, char** argv) {
     for (int i = 0; i < 3; ++i) pthread_join(threads[i], NULL);
     puts("came through");
   } else if (!strcmp(mode, "deep")) {
-    // Calls ops nested in more levels than the agent records. Then calls an op that throws, and
-    // three nested ops.
+    // These are more levels than the agent records. After them come an op that throws, and three
+    // nested ops.
     begin(argv[3]);
     int levels = 40;
     vm_call(raw("subgraph"), recursive, &levels, NULL, 0);

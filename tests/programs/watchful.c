@@ -21,7 +21,7 @@ static pid_t self;
 
 static void on_child(int signal) { (void)signal; ++children; }
 
-// If the handler ran in another process, it would find another process id.
+// In another process, the handler would find another process id.
 static void on_alarm(int signal) {
   (void)signal;
   ++alarms;
@@ -65,8 +65,7 @@ int main(int argc, char** argv) {
   if (!handle) return 3;
   struct itimerval often = {{0, 500}, {0, 500}}, never = {{0, 0}, {0, 0}};
   setitimer(ITIMER_REAL, &often, NULL);
-  /* The sets are zeroed, because the C library writes only the part of a set that the kernel
-   * uses. */
+  /* The C library writes only the part of a set that the kernel uses. */
   sigset_t before = {0}, after = {0};
   sigprocmask(SIG_BLOCK, NULL, &before);
   int open_before = descriptors();

@@ -2,8 +2,8 @@ import os
 import sys
 from pathlib import Path
 
-# pytest has put this folder into sys.path, which is undone here. Otherwise, the folders `torch` and `tvm`
-# would be found as packages, for example by TVM, which checks whether PyTorch is installed.
+# pytest has put this folder into sys.path. The folders `torch` and `tvm` would then be found as
+# packages, for example by TVM, which checks whether PyTorch is installed.
 HERE = Path(__file__).resolve().parent
 sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != HERE]
 sys.path.insert(0, str(HERE / "shared"))

@@ -4,8 +4,8 @@
 //! compute from the readings of one round. The commands run in turn, round after round, so that a
 //! slow phase of the machine affects all of them. The result of a figure is the median over the
 //! rounds (for a rate, the mean), with a bootstrap interval. A target inside the interval is
-//! reported as inconclusive, not as met. [`results`] keeps the newest result of each benchmark;
-//! [`history`] draws all results over time. `benches/README.md` says how to add a benchmark.
+//! inconclusive, not met. [`results`] keeps the newest result of each benchmark; [`history`] draws
+//! them over time. `benches/README.md` says how to add a benchmark.
 
 mod budget;
 mod budget_intervals;
@@ -68,7 +68,6 @@ pub struct Args {
     strict: bool,
 }
 
-/// One entry of the list of benchmarks.
 struct Benchmark {
     name: &'static str,
     about: &'static str,
@@ -146,8 +145,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
 fn run(layout: &Layout, benchmark: &Benchmark, args: &Args) -> Result<Vec<Outcome>> {
     let plan = (benchmark.prepare)(layout).with_context(|| benchmark.name.to_owned())?;
     let count = args.rounds.unwrap_or(plan.rounds);
-    // A dry run may have fewer rounds, because its user may only want to see that all commands
-    // still work.
+    // A dry run may only be to see that the commands still work.
     ensure!(
         count >= FEWEST_ROUNDS || (args.dry_run && count > 0),
         "--rounds {count}: at least {FEWEST_ROUNDS} are needed, or one with --dry-run"
@@ -158,8 +156,7 @@ fn run(layout: &Layout, benchmark: &Benchmark, args: &Args) -> Result<Vec<Outcom
     let mut rounds = Vec::with_capacity(count);
     for number in 0..count {
         let mut round = Round::default();
-        // The first command of a round changes from round to round, so that no command is always
-        // the first one.
+        // The first command changes from round to round.
         for position in 0..plan.cases.len() {
             let case = &plan.cases[(number + position) % plan.cases.len()];
             let readings = child::run(layout, case)

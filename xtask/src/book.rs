@@ -5,13 +5,12 @@
 //!  the program ─────► options: the help of all commands ┴─► mdBook ─► check: links, anchors
 //! ```
 //!
-//! `docs/SUMMARY.md` determines the order of the pages. The pages link to each other, to C headers
-//! and to examples by relative paths, which work in the repository. So the book's source is a copy
-//! with the same folders (`target/book/source`), and mdBook copies files that are not pages without
-//! a change.
+//! The pages link to each other, to C headers and to examples by relative paths, which work in the
+//! repository. So the book's source is a copy with the same folders (`target/book/source`). mdBook
+//! copies other files without a change.
 //!
-//! mdBook is installed once into `target/mdbook`, which takes some minutes. If `PATH` already
-//! contains the right version, the book is made with that one.
+//! mdBook is installed once into `target/mdbook`, which takes some minutes, unless `PATH` contains
+//! the right version.
 
 mod check;
 mod options;
@@ -30,7 +29,7 @@ use crate::process::{cargo, output, quiet, say, timed};
 #[derive(clap::Args)]
 pub struct Args {}
 
-/// The version of mdBook that is used. Other versions make different pages.
+/// Other versions make different pages.
 const MDBOOK: &str = "0.5.4";
 const SETTINGS: &str = "\
 [book]
@@ -60,7 +59,7 @@ pub fn main(layout: &Layout, _: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Makes the book and returns the folder with its pages.
+/// Makes the book and returns its folder.
 ///
 /// # Errors
 /// mdBook or the program cannot be built, or a link of the book leads nowhere.
@@ -85,7 +84,7 @@ pub fn make(layout: &Layout) -> Result<PathBuf> {
 }
 
 /// Makes the book for its tests, if mdBook is installed. A run of all tests does not install
-/// mdBook, because compiling mdBook takes minutes.
+/// mdBook, which takes minutes.
 ///
 /// # Errors
 /// The errors of [`make`], if mdBook is installed.
@@ -107,7 +106,6 @@ fn installed(layout: &Layout) -> Option<PathBuf> {
     [own, PathBuf::from("mdbook")].into_iter().find(is_right)
 }
 
-/// Returns the path of mdBook. Installs it first if necessary.
 fn mdbook(layout: &Layout) -> Result<PathBuf> {
     if let Some(program) = installed(layout) {
         return Ok(program);
@@ -118,15 +116,13 @@ fn mdbook(layout: &Layout) -> Result<PathBuf> {
     let mut install = cargo();
     install.args(["install", "--locked", "--quiet", "mdbook", "--version", MDBOOK, "--root"]);
     install.arg(&own).args(["--no-default-features", "--features", "search"]);
-    // An optimised build of mdBook takes minutes, and a book takes only seconds without
-    // optimisation.
+    // An optimised build takes minutes, and a book takes only seconds without.
     install.arg("--debug").env("CARGO_PROFILE_DEV_DEBUG", "0");
     timed("install mdBook", || output(&mut install, "install mdBook"))?;
     Ok(own.join("bin/mdbook"))
 }
 
-/// Returns the path to which a relative link of `page` leads. Both paths are relative to the same
-/// root.
+/// Returns where a relative link of `page` leads. Both are relative to the same root.
 fn place(page: &Path, link: &str) -> PathBuf {
     let mut place = page.parent().unwrap_or(Path::new("")).to_path_buf();
     for part in Path::new(link).components() {
@@ -139,7 +135,6 @@ fn place(page: &Path, link: &str) -> PathBuf {
     place
 }
 
-/// Writes a file, and makes the folders around it.
 fn write(to: &Path, text: &str) -> Result<()> {
     let what = || format!("write {}", to.display());
     std::fs::create_dir_all(to.parent().with_context(what)?).with_context(what)?;

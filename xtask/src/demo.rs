@@ -2,8 +2,7 @@
 //!
 //! The profiled program is `iree-benchmark-module` with a fixed number of inferences. A single
 //! inference (`iree-run-module`) takes 0.3 ms, and its profile shows little more than page faults
-//! on first accesses. A few hundred inferences give meaningful percentiles and still take a
-//! fraction of a second.
+//! on first accesses. A few hundred inferences give meaningful percentiles.
 
 use std::fs::File;
 use std::path::Path;
@@ -66,8 +65,7 @@ fn benchmark(layout: &Layout, model: &Fixture, module: &Path, inferences: u32) -
     words.push(format!("--function={}", model.function));
     words.extend(model.inputs.iter().map(|input| format!("--input={input}")));
     words.push(format!("--benchmark_min_time={inferences}x"));
-    // Without this flag, the program describes the machine on stderr, in the middle of our
-    // messages.
+    // Without this flag, the program describes the machine on stderr.
     words.push("--benchmark_format=json".to_owned());
     words
 }

@@ -4,10 +4,10 @@
 //! The linker matters most here. A shared library that this machine's gcc links needs this
 //! machine's glibc (2.34 on Debian 12) and `libgcc_s.so.1`. A program with an older glibc could not
 //! start with it preloaded. So zig's lld links the release against the symbol versions of glibc
-//! 2.17, and with its own unwinder (measured: the highest required version is 2.14, and a caught
-//! panic still unwinds). The linker comes from pip, pinned in `xtask/requirements`. Rejected
-//! alternatives: a container with an old distribution (not everybody can start one), building std
-//! (needs a nightly compiler), and musl (it cannot be preloaded into glibc programs).
+//! 2.17, with its own unwinder. Measured: the highest required version is 2.14, and a caught panic
+//! still unwinds. The linker comes from pip, pinned in `xtask/requirements`. Rejected alternatives:
+//! a container with an old distribution (not everybody can start one), building std (needs a
+//! nightly compiler), and musl (it cannot be preloaded into glibc programs).
 
 pub mod licences;
 mod vendors;
@@ -35,15 +35,15 @@ pub struct Args {
     inject_panics: bool,
 }
 
-/// The profiler plugins that come with Counterpoint: name and package. The name is that of the
-/// plugin's file in `lib/counterpoint/plugins`, and users can write it instead of a path.
+/// The profiler plugins that come with Counterpoint: name and package. Users can write the name
+/// instead of a path.
 pub const PLUGINS: &[(&str, &str)] = &[
     ("telemetry", "counterpoint-telemetry"),
     ("opencl", "counterpoint-opencl"),
     ("cuda", "counterpoint-cuda"),
 ];
 
-/// The oldest glibc that the release supports. `tidy` checks the built files against it.
+/// The oldest glibc that the release supports.
 pub const GLIBC_FLOOR: (u32, u32) = (2, 17);
 
 #[cfg(target_arch = "x86_64")]
@@ -61,8 +61,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Returns the release that `COUNTERPOINT_DIST` names, as for the tests. Without that variable,
-/// builds the release of this checkout.
+/// Returns the release that `COUNTERPOINT_DIST` names, or builds that of this checkout.
 pub fn given(layout: &Layout) -> Result<Dist> {
     let Some(folder) = std::env::var_os("COUNTERPOINT_DIST") else { return release(layout) };
     let path = PathBuf::from(folder);
@@ -70,7 +69,6 @@ pub fn given(layout: &Layout) -> Result<Dist> {
     Ok(Dist { root: root.with_context(|| format!("COUNTERPOINT_DIST={}", path.display()))? })
 }
 
-/// Builds the release, for glibc 2.17 and later.
 pub fn release(layout: &Layout) -> Result<Dist> {
     setup::install(layout, &[List::Build])?;
     let _lock = Lock::take(&layout.target, "dist")?;
@@ -96,15 +94,14 @@ pub fn release(layout: &Layout) -> Result<Dist> {
     fill(layout, layout.dist(), &layout.target.join(&built), &library)
 }
 
-/// Returns the description of a release that `counterpoint --version` prints.
+/// The text of `counterpoint --version`.
 fn described(layout: &Layout, target: &str) -> String {
     let commit = commit(layout);
     let commit = if commit.is_empty() { "a source without git" } else { &commit };
     format!("{commit}, {target}")
 }
 
-/// Returns the commit that is checked out, with `-changed` if files differ from it; empty outside
-/// of git.
+/// Returns the commit, with `-changed` if files differ from it; empty outside of git.
 fn commit(layout: &Layout) -> String {
     let mut git = Command::new("git");
     git.current_dir(&layout.root).args(["describe", "--always", "--abbrev=12", "--exclude=*"]);
@@ -113,25 +110,21 @@ fn commit(layout: &Layout) -> String {
     told.map_or_else(String::new, |told| String::from_utf8_lossy(&told.stdout).trim().to_owned())
 }
 
-/// Returns the arguments with which Cargo builds the packages of the plugins.
 fn of_plugins() -> impl Iterator<Item = String> {
     PLUGINS.iter().flat_map(|(_, package)| ["--package".to_owned(), (*package).to_owned()])
 }
 
-/// Whether Cargo builds the tests together with the programs of a quick build.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Built {
-    /// Cargo builds only the programs.
     Alone,
-    /// Cargo builds them together with all tests. Cargo chooses the features of crates for
-    /// everything that it is asked to build. For the programs alone it would choose other features,
-    /// and compile most crates twice.
+    /// For the programs alone, Cargo would choose other features than for the tests, and compile
+    /// most crates twice.
     WithTests,
 }
 
 /// Builds the same files a minute faster than [`release`]: with the host's linker, without
-/// link-time optimisation of the library, and with the program in the build profile that
-/// `cargo test` has already built.
+/// link-time optimisation of the library, and with the program in the build profile of `cargo
+/// test`.
 pub fn quick(layout: &Layout, built: Built) -> Result<Dist> {
     let _lock = Lock::take(&layout.target, "quick-dist")?;
     let library = quick_library(layout, "artifacts", &[])?;
@@ -146,20 +139,19 @@ pub fn injecting(layout: &Layout, built: Built) -> Result<Dist> {
 }
 
 /// Builds and tests `counterpoint-query`, which is a separate workspace. The first build takes
-/// about seven minutes of processor time, and later ones a few seconds, because Cargo's target
-/// folder is kept.
+/// about seven minutes of processor time, and later ones a few seconds.
 pub fn query(layout: &Layout) -> Result<PathBuf> {
     query_with(layout, "query", &[])
 }
 
-/// Builds and tests `counterpoint-query` with Ballista, for queries on a cluster. The first time
-/// takes half an hour or more.
+/// Builds the program with Ballista, for queries on a cluster. The first time takes half an hour or
+/// more.
 pub fn query_ballista(layout: &Layout) -> Result<PathBuf> {
     query_with(layout, "query-ballista", &["--features", "ballista"])
 }
 
-/// Builds `counterpoint-query` as it is built for users, with optimisation. The first time takes
-/// longer than everything else of a release.
+/// Builds the program with optimisation, as for users. The first time takes longer than everything
+/// else of a release.
 pub fn query_release(layout: &Layout) -> Result<PathBuf> {
     let target = layout.target.join("query");
     let _lock = Lock::take(&layout.target, "query")?;
@@ -183,7 +175,7 @@ fn query_with(layout: &Layout, folder: &str, flags: &[&str]) -> Result<PathBuf> 
     let (build, tests) =
         (format!("build counterpoint-{folder}"), format!("unit tests of counterpoint-{folder}"));
     timed(&build, || loud(&mut cargo_at("build"), &build))?;
-    // This compiles the crate itself once more, which takes two or three seconds of processor time.
+    // Compiles the crate once more, which takes two or three seconds of processor time.
     timed(&tests, || loud(&mut cargo_at("test"), &tests))?;
     Ok(target.join("debug/counterpoint-query"))
 }
@@ -221,7 +213,7 @@ fn with_quick_program(layout: &Layout, dist: Dist, library: &Path, built: Built)
     fill(layout, dist, &layout.target.join("debug"), library)
 }
 
-/// Makes a command that runs Cargo with zig as its linker. `target` ends with a glibc version.
+/// Runs Cargo with zig as its linker. `target` ends with a glibc version.
 pub fn zigbuild(layout: &Layout, target: &str, target_dir: &Path, profile: &str) -> Command {
     let mut build = Command::new(layout.venv_bin("cargo-zigbuild"));
     for (name, value) in cargo().get_envs() {
@@ -229,8 +221,7 @@ pub fn zigbuild(layout: &Layout, target: &str, target_dir: &Path, profile: &str)
             build.env_remove(name);
         }
     }
-    // This variable names the Python with the package ziglang. Without the variable, cargo-zigbuild
-    // would search every python3 in PATH for it.
+    // Without this variable, cargo-zigbuild would search every python3 in PATH for ziglang.
     build.env("CARGO_ZIGBUILD_PYTHON_PATH", layout.venv_bin("python"));
     build.env("CARGO_ZIGBUILD_CACHE_DIR", layout.target.join("zigbuild"));
     build.args(["zigbuild", "--quiet", "--profile", profile, "--target", target, "--target-dir"]);
@@ -238,8 +229,7 @@ pub fn zigbuild(layout: &Layout, target: &str, target_dir: &Path, profile: &str)
     build
 }
 
-/// Copies everything that belongs to an installation into the folder `dist`. `built` is Cargo's
-/// folder with the programs and the plugins.
+/// `built` is Cargo's folder with the programs and the plugins.
 fn fill(layout: &Layout, dist: Dist, built: &Path, library: &Path) -> Result<Dist> {
     replace(&built.join("counterpoint-start"), &dist.program())?;
     replace(&built.join("counterpoint"), &dist.whole_program())?;
@@ -265,12 +255,11 @@ fn fill(layout: &Layout, dist: Dist, built: &Path, library: &Path) -> Result<Dis
     Ok(dist)
 }
 
-/// Copies the Python package, and removes other files from the target: files of an earlier
-/// checkout, and the parts that `cargo xtask release` compiled for PyTorch. If these parts stayed
-/// there, the tests would use them instead of compiling the current sources.
+/// Copies the Python package, and removes other files from the target: those of an earlier
+/// checkout, and the parts that `cargo xtask release` compiled for PyTorch. The tests would use
+/// these parts instead of compiling the current sources.
 fn python(package: &Path, to: &Path) -> Result<()> {
-    // Python writes bytecode into these folders while it runs, and never uses it without the
-    // source.
+    // Python writes bytecode while it runs, and does not use it without the source.
     let cached = |file: &Path| file.components().any(|part| part.as_os_str() == "__pycache__");
     let mut copies = BTreeSet::new();
     for file in files_below(package)?.into_iter().filter(|file| !cached(file)) {
@@ -284,8 +273,7 @@ fn python(package: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds the static library for programs with instrumented loops. It uses no C library, so the
-/// result does not depend on the linker.
+/// The library uses no C library, so the result does not depend on the linker.
 fn loops_client(layout: &Layout) -> Result<PathBuf> {
     let target = layout.target.join("artifacts-looprt");
     timed("build libcounterpoint_loops.a", || {
@@ -297,8 +285,8 @@ fn loops_client(layout: &Layout) -> Result<PathBuf> {
     Ok(target.join("release/libcounterpoint_loops.a"))
 }
 
-/// Copies a file, and renames the copy to `to`. A process that has mapped the old library keeps the
-/// old file. Writing into the old file would crash such a process.
+/// Renames a copy to `to`. A process that has mapped the old library keeps the old file. Writing
+/// into the old file would crash it.
 fn replace(from: &Path, to: &Path) -> Result<()> {
     let what = || format!("copy {} to {}", from.display(), to.display());
     let folder = to.parent().with_context(what)?;

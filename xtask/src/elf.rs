@@ -1,5 +1,4 @@
-//! Reads the requirements of a built ELF file (libraries, symbol versions), and the symbols that it
-//! exports.
+//! Reads what a built ELF file requires (libraries, symbol versions) and exports.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,14 +8,13 @@ use object::Endianness;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
 
-/// The dynamic section of a 64-bit shared library or program.
+/// The dynamic section of a 64-bit library or program.
 #[derive(Default)]
 pub struct Elf {
     /// `DT_NEEDED`, in order.
     pub needed: Vec<String>,
-    /// The symbol versions that the file requires, including versions of weak symbols. If a
-    /// required version without `VER_FLG_WEAK` is missing, the loader refuses the file, even if
-    /// only a weak symbol has this version.
+    /// The required symbol versions, including those of weak symbols. If one without `VER_FLG_WEAK`
+    /// is missing, the loader refuses the file.
     pub versions: BTreeSet<String>,
     /// Defined dynamic symbols that other objects can bind to.
     pub exports: BTreeSet<String>,
@@ -84,8 +82,7 @@ impl Elf {
     }
 }
 
-/// Returns the numbers of a version such as `GLIBC_2.17`; `None` for other versions, including
-/// `GLIBC_PRIVATE`.
+/// `None` for other versions than `GLIBC_2.17`, including `GLIBC_PRIVATE`.
 pub fn glibc_version(name: &str) -> Option<(u32, u32)> {
     let numbers = name.strip_prefix("GLIBC_")?;
     let mut parts = numbers.split('.').map(str::parse::<u32>);

@@ -1,5 +1,5 @@
-//! `cargo xtask files`: lists the files of the code with what each is for, as the file's own
-//! header says it. With words, lists the files whose path or header has all of these words.
+//! `cargo xtask files`: lists the files of the code with what each is for, from the file's header.
+//! With words, lists the files whose path or header has all of these words.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -36,23 +36,22 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     }
 }
 
-/// Returns the files of the repository, tracked or not ignored, relative to the root and sorted.
+/// Returns the files that Git tracks or does not ignore, relative to the root and sorted.
 pub fn of_repository(layout: &Layout) -> Result<Vec<PathBuf>> {
     let mut git = Command::new("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]);
     let list = output(&mut git, "list the repository's files")?;
     let mut files: Vec<PathBuf> =
         list.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect();
-    // The index still has a file that was deleted if the deletion is not staged.
+    // The index still has a deleted file if the deletion is not staged.
     files.retain(|file| layout.root.join(file).is_file());
     files.sort();
     Ok(files)
 }
 
-/// Returns the comment at the beginning of a file, or `None` if the file has no such comment.
+/// Returns the comment at the beginning of a file.
 pub fn header(file: &Path, text: &str) -> Option<String> {
     let ending = file.extension()?.to_str()?;
-    // A script may begin with the line that names its interpreter.
     let text = if text.starts_with("#!/") { text.split_once('\n')?.1 } else { text };
     let comment: Vec<&str> = match ending {
         "rs" => text.lines().map_while(|line| line.strip_prefix("//!")).collect(),

@@ -1,11 +1,10 @@
 //! `cargo xtask fixtures`: compiles `fixtures/iree/*.mlir` into `target/fixtures/`.
 //!
 //! The compiler chooses tile sizes, and so the number of workgroup calls, for the target CPU. So
-//! each module is compiled for *named* CPUs, never for the CPU of this machine. `NAME.v4.vmfb` is
+//! each module is compiled for *named* CPUs, and not for the CPU of this machine. `NAME.v4.vmfb` is
 //! tiled for AVX-512, and `NAME.v3.vmfb` runs on any x86-64 machine of the last ten years. Tests
-//! must check which of the two files a machine can run (`needs` in `expected.json`). For each of
-//! the two, there is also a `….system.vmfb`, whose code is a shared library of the system instead
-//! of IREE's embedded ELF.
+//! must check which of them a machine can run (`needs` in `expected.json`). The code of a
+//! `….system.vmfb` is a shared library of the system instead of IREE's embedded ELF.
 
 mod oracle;
 mod table;
@@ -36,7 +35,6 @@ pub struct Args {
     bless: bool,
 }
 
-/// The kind of code inside a module.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Code for IREE's own ELF loader, which is the compiler's default.
@@ -54,22 +52,18 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Returns the path of a compiled fixture.
 pub fn module(layout: &Layout, fixture: &Fixture, variant: &Variant, kind: Kind) -> PathBuf {
     let system = if kind == Kind::System { ".system" } else { "" };
     layout.fixtures().join(format!("{}.{}{system}.vmfb", fixture.name, variant.name))
 }
 
-/// One compilation: the file that it makes, and the command that makes it.
 struct Job {
     output: PathBuf,
     command: Command,
-    /// A hash of the command, the compiler's version and the source. If it equals the stored stamp,
-    /// nothing has changed.
+    /// A hash of the command, the compiler's version and the source.
     stamp: String,
 }
 
-/// Compiles the fixtures that are missing or have changed.
 pub fn compile(layout: &Layout) -> Result<()> {
     setup::install(layout, &[List::Iree])?;
     let _lock = Lock::take(&layout.target, "fixtures")?;
@@ -114,8 +108,7 @@ fn job(
     let output = module(layout, fixture, variant, kind);
     let mut command = compiler(layout, fixture, variant.cpu);
     if kind == Kind::System {
-        // IREE's wheel contains a linker, so neither ld nor lld has to be installed. The path
-        // contains the Python version, so it has to be searched.
+        // IREE's wheel contains a linker. The path contains the Python version, so it is searched.
         let lld = site_packages(layout)?.join("iree/compiler/_mlir_libs/iree-lld");
         command.arg("--iree-llvmcpu-link-embedded=false");
         command.arg(format!("--iree-llvmcpu-system-linker-path={} -flavor gnu", lld.display()));
@@ -130,11 +123,8 @@ fn job(
     Ok(Job { output, command, stamp: format!("{:016x}", hash.finish()) })
 }
 
-/// Makes the command that runs `iree-compile` with the flags that every fixture shares, for the CPU
-/// `cpu`.
-///
-/// The command must run in the root with a relative source path, because the compiler copies that
-/// path into the module as each export's source location.
+/// Makes an `iree-compile` command with the flags that every fixture shares. It must run in the
+/// root, because the compiler copies the relative source path into the module.
 pub fn compiler(layout: &Layout, fixture: &Fixture, cpu: &str) -> Command {
     let mut command = Command::new(layout.venv_bin("iree-compile"));
     command.arg(format!("fixtures/iree/{}.mlir", fixture.name));
@@ -147,12 +137,10 @@ pub fn compiler(layout: &Layout, fixture: &Fixture, cpu: &str) -> Command {
     command
 }
 
-/// Returns the `site-packages` folder of IREE's environment.
 pub fn site_packages(layout: &Layout) -> Result<PathBuf> {
     packages_of(&layout.venv())
 }
 
-/// Returns the `site-packages` folder of the environment in `venv`.
 pub fn packages_of(venv: &Path) -> Result<PathBuf> {
     let lib = venv.join("lib");
     let entries = std::fs::read_dir(&lib).with_context(|| format!("read {}", lib.display()))?;
@@ -166,7 +154,6 @@ pub fn packages_of(venv: &Path) -> Result<PathBuf> {
     bail!("{}: no python*/site-packages/iree below it", lib.display())
 }
 
-/// Runs the jobs on up to eight cores.
 fn run_all(jobs: Vec<Job>) -> Result<()> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(8);
     let queue = Mutex::new(jobs);
@@ -192,7 +179,6 @@ fn run_all(jobs: Vec<Job>) -> Result<()> {
     })
 }
 
-/// Returns the version of IREE's wheels, for `expected.json` and benchmark results.
 pub fn iree_version(layout: &Layout) -> Result<String> {
     let mut python = Command::new(layout.venv_bin("python"));
     python.args(["-c", "import importlib.metadata as m; print(m.version('iree-base-runtime'))"]);

@@ -1,10 +1,10 @@
-//! Computes how much stack a built shared library uses: reads the sizes of stack frames, and which
-//! functions call which others, from its machine code. `tidy/stacks.rs` compares the result with
-//! the amount that a library inside another program may use.
+//! Computes how much stack a built shared library uses, from its machine code. `tidy/stacks.rs`
+//! compares the result with the amount that a library inside another program may use.
 //!
-//! The sizes are read from the code itself, because no flag of stable Rust prints them and unwind
-//! tables lack them for assembly. Both would also describe another build than the released one.
-//! Along every path through a function, the decoder tracks how far the stack pointer is from its
+//! No flag of stable Rust prints the sizes of frames, and unwind tables lack them for assembly.
+//! Both would also describe another build than the released one. Along every path through a
+//! function, the decoder tracks how far the stack pointer is from its value at the entry, and which
+//! registers contain the stack pointer or the address of a function.
 //! value at the entry, and which registers contain the stack pointer or the address of a function.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -17,22 +17,20 @@ use object::{
     SectionKind, SymbolKind,
 };
 
-/// Where a call goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Callee {
-    /// To the function of this library at this address.
+    /// A function of this library.
     Inside(u64),
-    /// To a function of another library.
+    /// A function of another library.
     Outside(String),
-    /// To an address that is only known when the program runs.
+    /// An address that is only known when the program runs.
     Pointer,
 }
 
 /// A call, or a jump to another function.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Bytes of the stack that the caller uses when the callee begins, including the return
-    /// address.
+    /// Bytes of the caller's stack when the callee begins, including the return address.
     pub depth: u64,
     pub callee: Callee,
 }
@@ -40,23 +38,21 @@ pub struct Call {
 #[derive(Debug)]
 pub struct Function {
     pub name: String,
-    /// The largest number of bytes of stack that the function itself uses.
+    /// The largest number of bytes that the function itself uses.
     pub frame: u64,
     pub calls: Vec<Call>,
 }
 
 pub struct Library {
-    /// The functions by address.
     pub functions: BTreeMap<u64, Function>,
-    /// Addresses of exported functions, and of constructors and destructors, with their names.
+    /// Exported functions, constructors and destructors, by address.
     pub entries: BTreeMap<u64, String>,
-    /// Functions whose address is used by code or data, so that they can be called through
-    /// pointers.
+    /// Functions whose address code or data uses, so that they can be called through pointers.
     pub taken: BTreeSet<u64>,
 }
 
 impl Library {
-    /// Reads a library, which must not be stripped of its symbols.
+    /// The library must not be stripped of its symbols.
     pub fn read(path: &Path) -> Result<Self> {
         let what = || format!("read {}", path.display());
         let data = std::fs::read(path).with_context(what)?;
@@ -94,7 +90,7 @@ impl Library {
                 0 => starts.get(index + 1).copied().unwrap_or(start + 1),
                 size => start + size,
             };
-            // The table of stubs is a single symbol that consists of many equal jumps.
+            // A table of stubs is a single symbol of many equal jumps.
             if let Some(function) = decoder.function(*start, end, name.clone(), &mut lea) {
                 library.functions.insert(*start, function);
             }
@@ -129,7 +125,7 @@ impl Library {
     }
 }
 
-/// Returns the contents of the words that the dynamic linker fills in, by address.
+/// The words that the dynamic linker fills in, by address.
 fn slots(file: &object::File<'_>) -> HashMap<u64, Callee> {
     const RELATIVE: [u32; 2] =
         [object::elf::R_X86_64_RELATIVE.0, object::elf::R_AARCH64_RELATIVE.0];
@@ -152,12 +148,11 @@ fn slots(file: &object::File<'_>) -> HashMap<u64, Callee> {
     slots
 }
 
-/// What the decoder knows about the content of a register.
+/// The content of a register.
 #[derive(Clone, Debug, PartialEq)]
 enum Value {
     Unknown,
-    /// When the function began, the stack pointer was this number of bytes above the register's
-    /// value.
+    /// When the function began, the stack pointer was this many bytes above.
     Stack(i64),
     Code(Callee),
 }
@@ -189,13 +184,11 @@ impl Decoder<'_> {
         if self.arm { 31 } else { 4 }
     }
 
-    /// Returns how many bytes a call puts on the stack.
     fn pushed(&self) -> i64 {
         if self.arm { 0 } else { 8 }
     }
 
-    /// Returns where a jump to this address leads, if the address is an entry of the table of
-    /// imports.
+    /// Returns where an entry of the table of imports leads.
     fn through_table(&mut self, at: u64) -> Option<Callee> {
         let mut at = at;
         for _ in 0..4 {
@@ -283,8 +276,8 @@ impl Decoder<'_> {
                 }
             }
             // Code that is only reached through a jump table is read with the largest stack depth
-            // of the function. In a function without a jump table, unreached code is only used by
-            // the unwinder.
+            // of the function. In a function without a jump table, only the unwinder uses unreached
+            // code.
             let mut at = start;
             while has_table && at < end && seen.contains(&at) {
                 at += self.insn(at).map_or(1, |insn| u64::from(insn.length));
@@ -304,8 +297,8 @@ impl Decoder<'_> {
         Some(function)
     }
 
-    /// Sets the stack pointer to the deepest value in any register. This is its value at the end of
-    /// a loop that touches each page of a large frame.
+    /// A loop that touches each page of a large frame ends with the stack pointer at the deepest
+    /// value in any register.
     fn take_deepest(&self, state: &mut State) {
         let sp = self.pointer();
         let deepest = state.registers.iter().filter_map(|value| match value {
@@ -329,7 +322,6 @@ impl Decoder<'_> {
         }
     }
 
-    /// Drops what the decoder knows about the registers that the called function may change.
     fn forget(&self, state: &mut State) {
         let kept: &[usize] = match self.arm {
             true => &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 31],
@@ -389,8 +381,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns the demangled name of a Rust function, without its hash. Other names are returned
-/// unchanged.
+/// Demangles the name of a Rust function, without its hash.
 fn demangled(name: &str) -> String {
     let Some(mut rest) = name.strip_prefix("_ZN") else { return name.to_owned() };
     let mut parts = Vec::new();

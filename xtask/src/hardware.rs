@@ -7,12 +7,11 @@
 //! python3 tests/hardware/run.py --dist dist --out hardware.txt
 //! ```
 //!
-//! The checks of a PMU compare with PAPI and perf. If the user is root, these packages are
-//! installed first; otherwise a line names the missing ones. If the machine lacks some hardware,
-//! the page of results says so, and names the command for a machine that has it. The command fails
-//! if a check failed; absent hardware is no failure. `--keep NAME` keeps the page as
-//! `tests/hardware/results/DATE-NAME.txt`, and updates the sentence in README about tested
-//! hardware, which is made from all kept pages ([`sentence`]).
+//! The checks of a PMU compare with PAPI and perf. As root, the command installs them first. If the
+//! machine lacks some hardware, the page of results says so, and names the command for a machine
+//! that has it. Absent hardware is no failure. `--keep NAME` keeps the page as
+//! `tests/hardware/results/DATE-NAME.txt`, and updates the sentence in README about tested hardware
+//! ([`sentence`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -93,7 +92,6 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Keeps a page, and updates the sentence in README.md.
 fn keep(root: &Path, page: &Path, name: &str) -> Result<()> {
     let text = fs::read_to_string(page).with_context(|| format!("read {}", page.display()))?;
     let parsed = Page::parse("", &text);
@@ -119,17 +117,15 @@ fn keep(root: &Path, page: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The folder in which pages are kept.
 const FOLDER: &str = "tests/hardware/results";
 
-/// What was tested according to a page of results.
+/// What was tested, according to a page of results.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Page {
-    /// The file's name.
     file: String,
-    /// The processor, if its counters could be read.
+    /// If its counters could be read.
     processor: Option<String>,
-    /// The device of NVIDIA's, if there was one.
+    /// A device of NVIDIA's.
     device: Option<String>,
     has_failures: bool,
 }
@@ -152,7 +148,7 @@ impl Page {
         }
     }
 
-    /// Reads all kept pages, sorted by date.
+    /// The pages are sorted by date.
     fn all(root: &Path) -> Result<Vec<Self>> {
         let folder = root.join(FOLDER);
         let files = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
@@ -168,8 +164,7 @@ impl Page {
     }
 }
 
-/// Returns README.md's sentence about the hardware that was tested, with a link to the newest page
-/// of each processor and device.
+/// README.md's sentence links to the newest page of each processor and device.
 fn sentence(pages: &[Page]) -> String {
     let tested = |of: fn(&Page) -> &Option<String>| {
         let mut found: Vec<(&str, &str)> = Vec::new();
@@ -206,7 +201,6 @@ fn sentence(pages: &[Page]) -> String {
     format!("{counters} {recordings}")
 }
 
-/// Joins words: `a`, `a and b`, `a, b and c`.
 fn listed(words: &[String]) -> String {
     match words {
         [] => String::new(),

@@ -7,15 +7,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// A lock that is held until this value is dropped. The kernel also releases it when the process
-/// dies.
+/// The lock is held until this value is dropped. The kernel also releases it when the process dies.
 pub struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Waits for the lock `name` below `target`. The lock is not re-entrant: a command releases its
-    /// lock before it calls another command that takes the same lock.
+    /// Waits for the lock `name` below `target`. The lock is not re-entrant: release it before you
+    /// call another command that takes it.
     pub fn take(target: &Path, name: &str) -> Result<Self> {
         std::fs::create_dir_all(target).with_context(|| format!("create {}", target.display()))?;
         let path = target.join(format!("xtask-{name}.lock"));

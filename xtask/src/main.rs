@@ -1,10 +1,10 @@
 //! `cargo xtask`: the commands for development. Without arguments, it prints a list of them.
 //!
-//! Each command does its own set-up, so every command works on a fresh checkout. All commands run
-//! in the repository's root. In the checkout, they write only below `target/` and `dist/`; `bench`
-//! also writes in `benches/runs/`, `fixtures --bless` in `fixtures/`, `hardware --keep` in
-//! `tests/hardware/results/` and README.md, and `pictures` in `docs/pictures/` and README.md.
-//! Messages go to stderr. A command that fails exits with 2.
+//! Each command does its own set-up, so it works on a fresh checkout. All commands run in the
+//! repository's root. In the checkout, they write below `target/` and `dist/`; `bench` also writes
+//! in `benches/runs/`, `fixtures --bless` in `fixtures/`, `hardware --keep` in
+//! `tests/hardware/results/` and README.md, and `pictures` in `docs/pictures/` and README.md. A
+//! command that fails exits with 2.
 
 mod bench;
 mod book;

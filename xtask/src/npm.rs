@@ -1,5 +1,5 @@
-//! Downloads packages of npm that tests use. Their versions and checksums are pinned. The packages
-//! are stored below `target/`, and npm does not install them.
+//! Downloads packages of npm that tests use, with pinned versions and checksums, to `target/`. npm
+//! does not install them.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,29 +12,24 @@ use crate::lock::Lock;
 use crate::process::{exists, quiet, say};
 use crate::setup::packages;
 
-/// A package, and the part of it that tests use.
 pub struct Package {
-    /// The package and its version.
     pub name: &'static str,
-    /// The folder below `target/` in which it is stored.
+    /// The package's folder below `target/`.
     pub home: &'static str,
-    /// The path, in the package, of the folder that tests use.
+    /// The folder of the package that tests use.
     pub inside: &'static str,
-    /// The SHA-256 of the archive that npm downloads.
+    /// The SHA-256 of the archive.
     pub archive: &'static str,
-    /// The checksums of the code files below `inside`, in the format of `sha256sum --check`.
+    /// The checksums of the code files below `inside`, for `sha256sum --check`.
     pub sums: &'static str,
 }
 
-/// The oldest version of Node.js that the tests support.
 const OLDEST_NODE: u32 = 18;
 
 /// Returns the folder with the package's files, which are downloaded if they are missing. If this
 /// machine cannot download or run them, returns `Ok(Err(why))` with one line. A failed download
-/// sets `reachable` to false. If `reachable` is false, this function does not try to download.
-///
-/// # Errors
-/// The downloaded files are not the pinned ones.
+/// sets `reachable` to false, and then no other download is tried. It is an error if the files are
+/// not the pinned ones.
 pub fn fetch(
     layout: &Layout,
     package: &Package,
@@ -51,15 +46,14 @@ pub fn fetch(
         return Ok(Ok(files));
     }
     let _lock = Lock::take(&layout.target, lock)?;
-    // Another xtask may have downloaded the package while we waited for the lock.
     if is_right(&files, sums) {
         return Ok(Ok(files));
     }
     if !*reachable {
         return Ok(Err(format!("{name} is not here, and another download has failed")));
     }
-    // The folder is renamed into place when it is complete, so that a program that does not take
-    // the lock finds either all files or none.
+    // The complete folder is renamed into place, so that a program without the lock finds all files
+    // or none.
     let new = layout.target.join(format!("{lock}.new"));
     let _ = std::fs::remove_dir_all(&new);
     std::fs::create_dir_all(&new).with_context(|| format!("create {}", new.display()))?;
@@ -88,8 +82,7 @@ pub fn fetch(
     Ok(Ok(files))
 }
 
-/// Tries to install the programs that are needed to fetch and run packages (Node.js and npm).
-/// Returns the reason if packages still cannot be fetched or run.
+/// Tries to install Node.js and npm. Returns the reason if packages cannot be fetched or run.
 fn missing() -> Option<String> {
     let there = || exists("node", &["--version"]) && exists("npm", &["--version"]);
     packages::install(&[packages::NODE]);
@@ -103,13 +96,13 @@ fn missing() -> Option<String> {
         .then(|| format!("node is {version}, and {OLDEST_NODE} or newer is needed"))
 }
 
-/// Returns the major version: 20 for `v20.20.2`; 0 if the text is not a version.
+/// 20 for `v20.20.2`; 0 if the text is not a version.
 fn major(version: &str) -> u32 {
     let first = version.trim_start_matches('v').split('.').next();
     first.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Returns the path of the archive that npm has downloaded. npm chooses its name.
+/// npm chooses the archive's name.
 fn archive(home: &Path) -> Result<PathBuf> {
     let entries = std::fs::read_dir(home).with_context(|| format!("read {}", home.display()))?;
     let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
@@ -118,7 +111,6 @@ fn archive(home: &Path) -> Result<PathBuf> {
         .with_context(|| format!("{}: npm pack created no archive", home.display()))
 }
 
-/// Returns whether the files exist and have the pinned checksums.
 fn is_right(folder: &Path, pinned: &str) -> bool {
     let check = Command::new("sha256sum")
         .args(["--check", "--status", "--strict", "-"])

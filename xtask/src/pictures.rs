@@ -1,6 +1,5 @@
-//! `cargo xtask pictures`: makes the pictures of `docs/page.md` again, with the browser that the
-//! tests use. Also writes the outputs of commands in README.md again, from the profiles in
-//! `fixtures/readme`.
+//! `cargo xtask pictures`: makes the pictures of `docs/page.md` again, with a browser, and the
+//! outputs of commands in README.md, from the profiles in `fixtures/readme`.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -26,8 +25,7 @@ pub fn main(layout: &Layout, _: &Args) -> Result<()> {
     let mut test = of(&["--ignored", "--exact", "page_pictures::pictures_for_the_docs"]);
     let begin = SystemTime::now();
     loud(&mut test, "make the pictures")?;
-    // Both commands succeed even if they made nothing: the test is skipped without a browser, and
-    // it is not found if it was renamed.
+    // The command also succeeds without a browser, or if the test was renamed.
     let made = newer(&layout.root.join("docs/pictures"), begin)?;
     ensure!(
         made > 0,
@@ -36,7 +34,6 @@ pub fn main(layout: &Layout, _: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Returns how many files of a folder were written after `since`.
 fn newer(folder: &Path, since: SystemTime) -> Result<usize> {
     let entries =
         std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;

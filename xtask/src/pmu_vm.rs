@@ -1,6 +1,6 @@
 //! `cargo xtask pmu-vm`: tests hardware counters on a machine that has none. QEMU emulates an
-//! AArch64 machine with a PMU, Debian's kernel drives it, and our guest program (`tests/pmu-vm`) is
-//! the only program that runs there.
+//! AArch64 machine with a PMU, Debian's kernel drives it, and only our guest program
+//! (`tests/pmu-vm`) runs there.
 //!
 //! ```text
 //!  debian     apt: QEMU, kernel and libraries for arm64 (unpacked, not installed)
@@ -17,10 +17,9 @@
 //! With `-icount shift=0`, the guest executes one instruction per tick of its clock, so its counts
 //! are exact and the same in every run. With two processors, whose instructions share one clock,
 //! this is only almost true. So a run of all tests boots the machine twice, with one and with two
-//! processors, and the guest chooses the tests for the number of processors that it finds.
-//! Downloads stay below `target/pmu-vm`. The PMU is emulated, so the tests cover the kernel's code
-//! and ours, but not the hardware of any processor. There are no such tests for x86-64, because
-//! QEMU emulates no PMU there.
+//! processors. The guest chooses the tests for its number of processors. The PMU is emulated, so
+//! the tests cover the kernel's code and ours, but not the hardware of any processor. There are no
+//! such tests for x86-64, because QEMU emulates no PMU there.
 
 mod debian;
 mod initramfs;
@@ -62,22 +61,17 @@ pub struct Args {
     lint: bool,
 }
 
-/// One run of the machine.
 #[derive(Default)]
 pub struct Request<'a> {
-    /// Only tests whose name contains this.
     pub filter: Option<&'a str>,
-    /// The seed of an earlier boot.
     pub seed: Option<u64>,
-    /// Whether the guest measures (`--bench`) instead of testing.
     pub bench: bool,
     /// A checkout from which to build the guest, if it is not this one.
     pub sources: Option<PathBuf>,
 }
 
-/// The machine is killed after this time if the guest has not stopped it. A boot with its tests
-/// takes two and a half minutes of processor time (measured), and more than ten minutes while the
-/// rest of `cargo xtask test` runs at the same time.
+/// The machine is killed after this time. A boot with its tests takes two and a half minutes of
+/// processor time (measured), and more than ten minutes beside the rest of `cargo xtask test`.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
@@ -111,8 +105,6 @@ pub fn missing() -> Option<String> {
     debian::missing().or_else(toolchain::missing)
 }
 
-/// Downloads and builds what the machine needs, boots it, and returns the results of the guest's
-/// tests.
 pub fn run(layout: &Layout, request: &Request<'_>) -> Result<Outcome> {
     let home = home(layout);
     let _lock = Lock::take(&layout.target, "pmu-vm")?;
@@ -156,7 +148,6 @@ fn home(layout: &Layout) -> PathBuf {
     layout.target.join("pmu-vm")
 }
 
-/// Returns a random seed, for runs without a given one.
 fn random() -> u64 {
     let mut bytes = [0; 8];
     // SAFETY: the call writes at most as many bytes as the array has. A short read leaves zeros.

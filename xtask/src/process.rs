@@ -1,5 +1,4 @@
-//! Runs other programs: quietly, so that their output is shown only if they fail, or with visible
-//! output.
+//! Runs other programs, with visible output or quietly.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -11,18 +10,16 @@ use anyhow::{Context, Result, bail};
 
 use crate::layout::Layout;
 
-/// Prints one line of progress.
 pub fn say(line: impl std::fmt::Display) {
     eprintln!("xtask: {line}");
 }
 
 thread_local! {
-    /// The lines that [`pass_on`] has collected for [`whole`] on this thread.
+    /// The lines that [`pass_on`] has collected for [`whole`].
     static KEPT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Prints a line of another program's output. Inside of [`whole`], stores the line, which [`whole`]
-/// prints at its end.
+/// Prints a line of another program's output, or keeps it for [`whole`].
 pub fn pass_on(line: &str) {
     let kept =
         KEPT.with_borrow_mut(|kept| kept.as_mut().map(|text| text.extend([line, "\n"])).is_some());
@@ -31,8 +28,7 @@ pub fn pass_on(line: &str) {
     }
 }
 
-/// Runs a step of a command beside other steps. Prints the lines that the step gives to [`pass_on`]
-/// together at the step's end.
+/// Runs a step beside other steps. Prints the lines of [`pass_on`] together at the step's end.
 pub fn whole<T>(name: &str, step: impl FnOnce() -> T) -> T {
     KEPT.set(Some(String::new()));
     let value = step();
@@ -42,7 +38,7 @@ pub fn whole<T>(name: &str, step: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Runs the command until it ends. Shows its output only if it fails.
+/// Shows the command's output only if it fails.
 pub fn quiet(command: &mut Command, what: &str) -> Result<()> {
     output(command, what).map(drop)
 }
@@ -62,7 +58,6 @@ pub fn output(command: &mut Command, what: &str) -> Result<String> {
     Ok(stdout.into_owned())
 }
 
-/// Runs the command with our stdout and stderr.
 pub fn loud(command: &mut Command, what: &str) -> Result<()> {
     let program = command.get_program().to_owned();
     let status = command
@@ -96,9 +91,8 @@ pub fn shell_form(layout: &Layout, command: &Command) -> String {
     words.join(" ")
 }
 
-/// Quotes a word for a POSIX shell if necessary. Also removes the root's path wherever it occurs,
-/// and writes the home folder as `~`, because printed and stored commands must be usable in another
-/// checkout.
+/// Quotes a word for a POSIX shell. Removes the root's path and writes the home folder as `~`,
+/// because printed and stored commands must be usable in another checkout.
 fn quote(layout: &Layout, word: &OsStr) -> String {
     let root = format!("{}/", layout.root.display());
     let mut text = word.to_string_lossy().replace(&root, "");
@@ -117,7 +111,7 @@ fn quote(layout: &Layout, word: &OsStr) -> String {
     }
 }
 
-/// Returns whether `program` can be started from `PATH`. Runs it with `version_arguments`.
+/// Runs the program with `version_arguments`.
 pub fn exists(program: &str, version_arguments: &[&str]) -> bool {
     Command::new(program)
         .args(version_arguments)
@@ -128,9 +122,8 @@ pub fn exists(program: &str, version_arguments: &[&str]) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Makes a command that runs the same cargo that runs xtask, without the variables that cargo sets
-/// for the xtask package. These variables would make build scripts run again, because their values
-/// would seem to have changed.
+/// Runs the same cargo that runs xtask, without the variables that cargo sets for the xtask
+/// package. Build scripts would run again, because these variables would seem to have changed.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {
@@ -142,7 +135,7 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Returns the time as `1.2 s` or `3 min 04 s`.
+/// `1.2 s` or `3 min 04 s`.
 pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds < 60.0 {
@@ -152,7 +145,7 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// Runs a step, and prints how long it took if that was more than half a second.
+/// Prints how long a step took if that was more than half a second.
 pub fn timed<T>(what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
     let start = Instant::now();
     let value = step()?;

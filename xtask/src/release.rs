@@ -9,15 +9,14 @@
 //!
 //! The archive and the wheel also contain the C++ part for PyTorch, compiled for the versions of
 //! PyTorch with which it is tested (`counterpoint/torch/_prebuilt`). The compiled part is
-//! compressed, because it needs the C library of the machine that made it: if `auditwheel` saw the
-//! part, it would rightly require that C library for the whole wheel. On a machine where the
-//! compiled part cannot be loaded, the Python package compiles the part again.
+//! compressed, because it needs the C library of the machine that made it. If `auditwheel` saw the
+//! part, it would require that C library for the whole wheel. If the compiled part cannot be
+//! loaded, the Python package compiles it again.
 //!
 //! The same commit gives the same bytes: nothing in the files depends on the time, on the user, or
-//! on the order of a folder. Afterwards, the command checks the files in the form in which users
-//! get them. `auditwheel` and `twine` check the wheel. The wheel is installed into an empty
-//! environment, the archive is unpacked into an empty folder, and each of the two records a
-//! program.
+//! on the order of a folder. Afterwards, the command checks the files as users get them:
+//! `auditwheel` and `twine` check the wheel, and the installed wheel and the unpacked archive each
+//! record a program.
 
 mod sbom;
 
@@ -90,8 +89,6 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Compiles the C++ part for each version of PyTorch that is tested, into the installation's
-/// Python package.
 fn prebuilt(layout: &Layout, dist: &Dist, none: bool) -> Result<()> {
     let package = dist.python();
     let folder = package.join("torch/_prebuilt");
@@ -115,7 +112,6 @@ fn prebuilt(layout: &Layout, dist: &Dist, none: bool) -> Result<()> {
     Ok(())
 }
 
-/// Packs the release, with its documentation and bill of materials, into one folder of an archive.
 fn pack(layout: &Layout, dist: &Dist, bill: &Path, name: &str, to: &Path) -> Result<()> {
     let mut pack = Command::new(layout.venv_release().join("bin/python"));
     pack.arg(layout.root.join("xtask/src/release/pack.py")).arg(to);
@@ -146,23 +142,20 @@ fn wheel(layout: &Layout, dist: &Dist, to: &Path) -> Result<PathBuf> {
     Ok(to.join(name))
 }
 
-/// Checks the wheel with `auditwheel` and `twine`.
 fn check_wheel(layout: &Layout, wheel: &Path) -> Result<()> {
     let venv = layout.venv_release();
     let mut show = Command::new(venv.join("bin/auditwheel"));
     let seen = output(show.arg("show").arg(wheel), "auditwheel show")?;
     let (major, minor) = GLIBC_FLOOR;
     let tag = format!("\"manylinux_{major}_{minor}_{}\"", std::env::consts::ARCH);
-    // auditwheel may break its lines at any word.
     let seen = seen.split_whitespace().collect::<Vec<_>>().join(" ");
     ensure!(seen.contains(&tag), "auditwheel does not say {tag}: {seen}");
     let mut twine = Command::new(venv.join("bin/twine"));
     quiet(twine.args(["check", "--strict"]).arg(wheel), "twine check")
 }
 
-/// Installs the wheel into an empty environment of this Python, imports the package, and records a
-/// program. During the import, `PATH` contains only the environment, so that it finds neither Rust
-/// nor a compiler.
+/// Installs the wheel into an empty environment, imports the package, and records a program. During
+/// the import, `PATH` contains only the environment, without Rust and a compiler.
 fn try_wheel(layout: &Layout, wheel: &Path, python: &Path) -> Result<()> {
     let place = Scratch::new(layout, "published-wheel")?;
     let own = place.0.join("venv");
@@ -177,7 +170,6 @@ fn try_wheel(layout: &Layout, wheel: &Path, python: &Path) -> Result<()> {
     record(&alone.join("counterpoint"), &alone.join("python"), &place.0)
 }
 
-/// Unpacks the archive, and records a program with it.
 fn check_archive(layout: &Layout, archive: &Path, name: &str) -> Result<()> {
     let place = Scratch::new(layout, "published-archive")?;
     let mut unpack = Command::new(layout.venv_release().join("bin/python"));
@@ -186,8 +178,7 @@ fn check_archive(layout: &Layout, archive: &Path, name: &str) -> Result<()> {
     record(&place.0.join(name).join("bin/counterpoint"), Path::new("python3"), &place.0)
 }
 
-/// Records a Python program and makes a report, without the environment variables by which a
-/// developer's files of Counterpoint would be found.
+/// Records a program without the environment variables by which a developer's files are found.
 fn record(counterpoint: &Path, python: &Path, folder: &Path) -> Result<()> {
     let mut run = Command::new(counterpoint);
     run.current_dir(folder).env_remove("COUNTERPOINT_DIST").env_remove("PYTHONPATH");

@@ -1,10 +1,10 @@
 //! `cargo xtask setup`: makes private virtual environments below `target/`, from the pinned lists
 //! in `xtask/requirements/`.
 //!
-//! After xtask has installed a list, it writes a stamp (a file with the list's text), so that a
-//! later call only has to compare two small files. The first line of the stamp is the environment's
-//! folder. Installed programs contain this absolute path. So if the checkout was moved, the stamp
-//! differs, and everything is installed again.
+//! After a list is installed, a stamp with the list's text is written, so that a later call only
+//! has to compare two small files. The first line of the stamp is the environment's folder, because
+//! installed programs contain this absolute path. So everything is installed again if the checkout
+//! was moved.
 
 pub mod packages;
 mod torch;
@@ -87,13 +87,11 @@ impl List {
         }
     }
 
-    /// Returns whether the list already names all necessary packages. pip then installs it without
-    /// looking for dependencies.
+    /// Such a list names all necessary packages, so that pip does not look for dependencies.
     fn is_whole(self) -> bool {
         matches!(self, List::Torch | List::Torch212 | List::Hta)
     }
 
-    /// Returns the environment into which the list is installed.
     fn venv(self, layout: &Layout) -> PathBuf {
         match self {
             List::IreeV5 => layout.venv_v5(),
@@ -118,8 +116,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that the environments exist and contain the packages of `lists`. If they already do,
-/// this only reads a few files.
+/// Makes sure that the environments contain the packages of `lists`.
 pub fn install(layout: &Layout, lists: &[List]) -> Result<()> {
     let missing = |layout: &Layout| -> Result<Vec<List>> {
         let mut missing = Vec::new();
@@ -138,8 +135,7 @@ pub fn install(layout: &Layout, lists: &[List]) -> Result<()> {
     for list in lists {
         create(layout, &list.venv(layout))?;
     }
-    // Another xtask may have installed the lists while we waited for the lock, so the stamps are
-    // checked again.
+    // Another xtask may have installed the lists while we waited for the lock.
     for list in missing(layout)? {
         let what = format!("install {} list", list.name());
         say(format_args!("{what} into {} …", layout.show(&list.venv(layout))));
@@ -181,12 +177,11 @@ fn pip(layout: &Layout, list: List) -> Result<()> {
     if first.status.success() {
         return Ok(());
     }
-    // pip repeats failed requests, but it gives up if the index answers with an error page.
+    // pip repeats failed requests, but gives up if the index answers with an error page.
     say("pip failed, trying once more …");
     quiet(&mut command(), &format!("pip install of xtask/requirements/{}.txt", list.name()))
 }
 
-/// Creates the environment itself, with a working pip.
 fn create(layout: &Layout, venv: &Path) -> Result<()> {
     let python = venv.join("bin/python");
     let works = |python: &PathBuf| {
@@ -218,7 +213,6 @@ fn create(layout: &Layout, venv: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether there is a PyTorch 2.15 for the `python3` of this machine.
 pub fn has_torch() -> Result<bool> {
     Ok(python_version()? >= OLDEST_PYTHON_OF_TORCH)
 }

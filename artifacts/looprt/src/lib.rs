@@ -1,5 +1,4 @@
-//! `libcounterpoint_loops.a`: exports the two functions that a program with instrumented loops
-//! calls, and nothing else.
+//! `libcounterpoint_loops.a`: exports the functions that a program with instrumented loops calls.
 #![no_std]
 
 pub use looprt::*;

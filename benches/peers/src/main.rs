@@ -19,9 +19,8 @@ use perf_event::events::Software;
 const BATCHES: usize = 301;
 const PAIRS: u32 = 200;
 
-/// The same five counters for all contenders: Linux's number, PAPI's name and perf-event2's name.
-/// The first counter, which is always used, changes between two readings, so a contender that does
-/// not count is detected.
+/// Linux's number, PAPI's name and perf-event2's name. The first counter changes between two
+/// readings, so a contender that does not count is detected.
 const EVENTS: [(u64, &str, Software); 5] = [
     (1, "perf::TASK-CLOCK", Software::TASK_CLOCK),
     (2, "perf::PAGE-FAULTS", Software::PAGE_FAULTS),
@@ -101,14 +100,13 @@ fn main() -> Result<(), String> {
     }
     let mut times = vec![Vec::with_capacity(BATCHES); contenders.len()];
     for (name, pair) in &mut contenders {
-        // The thread's processor time advances between two readings, so a sum that is always 0
-        // means that nothing is counted.
+        // The thread's processor time advances between two readings.
         if (0..1_000).all(|_| pair() == 0) {
             return Err(format!("{name} does not count"));
         }
     }
     for round in 0..BATCHES {
-        // Each round begins with another contender, so that no contender is always the first one.
+        // Each round begins with another contender.
         for at in 0..contenders.len() {
             let at = (round + at) % contenders.len();
             times[at].push(batch(&mut *contenders[at].1));

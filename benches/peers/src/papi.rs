@@ -4,11 +4,10 @@ use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
 
 const OK: c_int = 0;
 const NULL: c_int = -1;
-/// `PAPI_VER_CURRENT` of PAPI 7.0 and 7.1. `PAPI_library_init` refuses any other version than the
-/// library's own.
+/// `PAPI_VER_CURRENT` of PAPI 7.0 and 7.1. `PAPI_library_init` refuses versions other than the
+/// library's.
 const VERSIONS: [c_int; 2] = [7 << 24, 7 << 24 | 1 << 16];
 
-/// A set of PAPI's events that are being counted.
 pub struct Papi {
     read: unsafe extern "C" fn(c_int, *mut c_longlong) -> c_int,
     set: c_int,
@@ -69,7 +68,7 @@ impl Papi {
         }
     }
 
-    /// Reads the counters into `values` with `PAPI_read`, and returns whether that succeeded.
+    /// Returns whether `PAPI_read` succeeded.
     #[inline]
     pub fn read(&self, values: &mut [c_longlong; 8]) -> bool {
         // SAFETY: the set has at most 5 events, and `values` has room for 8.

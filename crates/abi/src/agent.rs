@@ -9,8 +9,7 @@ pub const TABLE_SYMBOL: &CStr = c"counterpoint_agent";
 /// The version of the table's layout. A later version only adds fields at the end.
 pub const TABLE_VERSION: u32 = 3;
 
-/// The table that `agent.h` describes. It is constant, and the same in every process and after
-/// every fork.
+/// The table that `agent.h` describes.
 #[repr(C)]
 #[derive(Debug)]
 pub struct AgentTable {
@@ -18,13 +17,11 @@ pub struct AgentTable {
     pub size: u32,
     /// Version of the table's layout: [`TABLE_VERSION`].
     pub version: u32,
-    /// Version of Counterpoint, followed by the build's own mark if it has one; padded with zeros.
+    /// Version of Counterpoint and the build's own mark, if it has one; padded with zeros.
     pub build: [u8; 32],
-    /// Returns what the agent is doing: an [`AgentState`]. May be called on any thread, also in a
-    /// signal handler.
+    /// Returns an [`AgentState`]. May be called on any thread, also in a signal handler.
     pub state: extern "C" fn() -> u32,
-    /// Since version 2: begins to record. The argument is the path of the session's run file, which
-    /// names the profile and the counters.
+    /// Since version 2: begins to record. The argument is the path of the session's run file.
     pub session_begin: unsafe extern "C" fn(*const c_char) -> i32,
     /// Ends the session.
     pub session_end: extern "C" fn() -> i32,

@@ -12,12 +12,12 @@ pub mod role {
     pub const RUN: u32 = 2;
     /// A range that the program marked by name.
     pub const RANGE: u32 = 7;
-    /// The number of roles in `record::meta::Role`, of which a host's calls can have the above.
+    /// The number of roles in `record::meta::Role`.
     pub const COUNT: usize = 8;
 }
 
-/// A flag of [`Host::flags`]: between two ops, the program itself runs, so this time does not
-/// belong to the host.
+/// A flag of [`Host::flags`]: the program itself runs between two ops, so this time does not belong
+/// to the host.
 pub const PROGRAM_BETWEEN_OPS: u32 = 1;
 
 /// The description that a host gives of itself. The agent copies the struct and its texts; a null
@@ -29,26 +29,25 @@ pub struct Host {
     pub size: u32,
     /// [`PROGRAM_BETWEEN_OPS`], or 0.
     pub flags: u32,
-    /// Short name in lower case. A process has one host of each name.
+    /// Short name in lower case.
     pub name: *const c_char,
     /// The name that people use; if it is empty, `name`.
     pub title: *const c_char,
-    /// The words with which `counterpoint ops` describes the host's calls, for example "the ops of
+    /// The words with which `counterpoint ops` describes the host's calls, such as "the ops of
     /// Toy".
     pub ops: *const c_char,
     /// The argument of exported calls that names the machine; if it is empty, `library`.
     pub library_key: *const c_char,
     /// A sentence that explains why a machine may have no calls although it was announced.
     pub without_calls: *const c_char,
-    /// The prefix of the names of ops for which no counter is read; empty if there are none.
+    /// The prefix of the names of bookkeeping ops; empty if there are none.
     pub bookkeeping: *const c_char,
     /// The names that exported traces give to calls, by role; where one is null, Kineto's name is
     /// used.
     pub kinds: [*const c_char; role::COUNT],
 }
 
-/// A machine of a host (for example, one virtual machine): the address of data that only the agent
-/// reads.
+/// A machine of a host, such as a virtual machine. Only the agent reads the data at this address.
 pub type Machine = *const c_void;
 
 /// The function with which a host tells the agent about one of its machines.

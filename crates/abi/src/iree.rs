@@ -1,21 +1,20 @@
 //! IREE's executable library interface (`iree/hal/local/executable_library.h`), the interface
 //! between compiled modules and the CPU runtime. Releases 3.1 to 3.7 use version 5; 3.8 and later
-//! use version 6 (checked on 3.13). They differ in the export table and in functions' attributes.
+//! use version 6 (checked on 3.13).
 //!
-//! Compiled modules export one function, [`QUERY_SYMBOL`]. It returns a library, and the runtime
-//! calls the functions in the library's `exports.ptrs`, once per workgroup.
+//! Compiled modules export [`QUERY_SYMBOL`]. It returns a library, and the runtime calls the
+//! functions in the library's `exports.ptrs` for each workgroup.
 
 use core::ffi::{c_char, c_int, c_void};
 
 /// The symbol that every executable library exports.
 pub const QUERY_SYMBOL: &str = "iree_hal_executable_library_query";
 
-/// The versions of the interface whose layout is known, in the order in which a library should be
-/// asked for them.
+/// The versions of the interface whose layout is known. A library is asked for the newest one
+/// first.
 pub const VERSIONS: [u32; 2] = [6, 5];
 
-/// `iree_hal_executable_library_query_fn_t`. Returns null if the version is not supported. The
-/// result points to a library whose first field is the header pointer.
+/// `iree_hal_executable_library_query_fn_t`. Returns null if the version is not supported.
 pub type Query = unsafe extern "C-unwind" fn(
     max_version: u32,
     environment: *const Environment,
@@ -40,8 +39,7 @@ pub struct StringView {
 
 /// `iree_hal_executable_library_call_hook_begin` and `_end`. A runtime built with
 /// `IREE_HAL_EXECUTABLE_LIBRARY_CALL_HOOK` calls them before and after each workgroup, on the
-/// workgroup's thread, if these symbols exist. `executable` is the executable's name. The id of the
-/// workgroup is not passed.
+/// workgroup's thread. `executable` is the executable's name. The workgroup's id is not passed.
 pub type CallHook =
     unsafe extern "C" fn(executable: StringView, library: *const LibraryHead, ordinal: usize);
 
@@ -62,7 +60,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The environment for queries.
+    /// The environment for queries: zeros.
     pub const ZERO: Self = Self {
         constants: core::ptr::null(),
         import_thunk: core::ptr::null(),

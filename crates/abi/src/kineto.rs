@@ -20,12 +20,11 @@ pub const EXTENSION_VERSION: u32 = 3;
 /// The smallest number of a type that a plugin declares.
 pub const FIRST_OWN_TYPE: u32 = 1024;
 
-/// A state of the published interface. The interface has no version numbers but the sizes of its
-/// structs, and three changes of the interface did not change these sizes in a way that a host
-/// could see. So there are several states.
+/// A state of the published interface. The interface has no version number, and some of its changes
+/// kept the sizes of the structs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Revision {
-    /// The commit of Kineto's pull request 1148 that ends with this state, abbreviated.
+    /// The abbreviated commit of pull request [`PULL_REQUEST`] that ends with this state.
     pub commit: &'static str,
     /// Bytes of a profiler's table of functions in this state ([`ProfilerInterface`]).
     pub interface_bytes: usize,
@@ -39,8 +38,7 @@ pub const PULL_REQUEST: u32 = 1148;
 /// The state of the interface that Counterpoint implements.
 pub const REVISION: Revision = Revision { commit: "92fa2ffc", interface_bytes: 88, differs: "" };
 
-/// Earlier states that differ from [`REVISION`] in ways that matter. Counterpoint does not load
-/// plugins that were built for one of them.
+/// Earlier states that are incompatible with [`REVISION`].
 pub const OLDER: [Revision; 2] = [
     Revision {
         commit: "a5ccd64b",
@@ -54,8 +52,7 @@ pub const OLDER: [Revision; 2] = [
     },
 ];
 
-/// A published type of events: its number, and the name that Kineto's traces give to it.
-/// `model::activity` describes its meaning on every accelerator.
+/// A published type of events. `model::activity` describes its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventType {
     /// The type's number.
@@ -115,8 +112,7 @@ pub const FLOW_ASYNC_CPU_GPU: u32 = 2;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProfileEvent {
-    /// Size of the struct in the writer's version of the interface: at least
-    /// [`ProfileEvent::SIZE`].
+    /// Size of the writer's struct: at least [`ProfileEvent::SIZE`].
     pub size: usize,
     /// Number of the type.
     pub event_type: u32,
@@ -136,12 +132,11 @@ pub struct ProfileEvent {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProfileEventFlow {
-    /// Size of the struct in the writer's version of the interface: at least
-    /// [`ProfileEventFlow::SIZE`].
+    /// Size of the writer's struct: at least [`ProfileEventFlow::SIZE`].
     pub size: usize,
     /// Type of the flow: [`FLOW_FWD_BWD`] or [`FLOW_ASYNC_CPU_GPU`].
     pub flow_type: u32,
-    /// Id of the flow, which is the same at both ends and not 0.
+    /// Id of the flow, the same at both ends and not 0.
     pub id: u32,
     /// Not 0 where the arrow starts; 0 where it ends.
     pub is_start: u8,
@@ -151,8 +146,7 @@ pub struct ProfileEventFlow {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileDeviceInfo {
-    /// Size of the struct in the writer's version of the interface: at least
-    /// [`ProfileDeviceInfo::SIZE`].
+    /// Size of the writer's struct: at least [`ProfileDeviceInfo::SIZE`].
     pub size: usize,
     /// Number of the device.
     pub device: i64,
@@ -168,8 +162,7 @@ pub struct ProfileDeviceInfo {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileResourceInfo {
-    /// Size of the struct in the writer's version of the interface: at least
-    /// [`ProfileResourceInfo::SIZE`].
+    /// Size of the writer's struct: at least [`ProfileResourceInfo::SIZE`].
     pub size: usize,
     /// Number of the device; for a thread of the CPU, the process id.
     pub device: i32,
@@ -185,8 +178,7 @@ pub struct ProfileResourceInfo {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct TraceBuilder {
-    /// Size of the struct in the writer's version of the interface: at least
-    /// [`TraceBuilder::SIZE`].
+    /// Size of the writer's struct: at least [`TraceBuilder::SIZE`].
     pub size: usize,
     /// First argument of the functions; only the host knows its meaning.
     pub handle: *mut c_void,
@@ -210,7 +202,7 @@ pub struct TraceBuilder {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CreateParams {
-    /// Size of the struct in the host's version of the interface: at least [`CreateParams::SIZE`].
+    /// Size of the host's struct: at least [`CreateParams::SIZE`].
     pub size: usize,
     /// Result: the plugin's own address for the recording.
     pub profiler: *mut c_void,
@@ -224,7 +216,7 @@ pub struct CreateParams {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct HandleParams {
-    /// Size of the struct in the host's version of the interface: at least [`HandleParams::SIZE`].
+    /// Size of the host's struct: at least [`HandleParams::SIZE`].
     pub size: usize,
     /// The address that `profilerCreate` returned.
     pub profiler: *mut c_void,
@@ -234,7 +226,7 @@ pub struct HandleParams {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct QueryParams {
-    /// Size of the struct in the host's version of the interface: at least [`QueryParams::SIZE`].
+    /// Size of the host's struct: at least [`QueryParams::SIZE`].
     pub size: usize,
     /// Null, because the host asks before there is a recording.
     pub profiler: *mut c_void,
@@ -252,7 +244,7 @@ pub struct QueryParams {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessParams {
-    /// Size of the struct in the host's version of the interface: at least [`ProcessParams::SIZE`].
+    /// Size of the host's struct: at least [`ProcessParams::SIZE`].
     pub size: usize,
     /// The address that `profilerCreate` returned.
     pub profiler: *mut c_void,
@@ -264,23 +256,22 @@ pub struct ProcessParams {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PushParams {
-    /// Size of the struct in the host's version of the interface: at least [`PushParams::SIZE`].
+    /// Size of the host's struct: at least [`PushParams::SIZE`].
     pub size: usize,
-    /// The correlation id. In this struct, it comes before the handle.
+    /// The correlation id.
     pub id: u64,
     /// The address that `profilerCreate` returned.
     pub profiler: *mut c_void,
 }
 
-/// A function of a profiler whose arguments are in a struct `P`.
+/// A function of a profiler.
 pub type Function<P> = Option<unsafe extern "C" fn(*mut P) -> c_int>;
 
 /// The functions of a profiler, which a plugin registers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ProfilerInterface {
-    /// Size of the struct in the plugin's version of the interface: at least
-    /// [`ProfilerInterface::SIZE`].
+    /// Size of the plugin's struct: at least [`ProfilerInterface::SIZE`].
     pub size: usize,
     /// Creates a recording.
     pub create: Function<CreateParams>,
@@ -308,7 +299,7 @@ pub struct ProfilerInterface {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Registry {
-    /// Size of the struct in the host's version of the interface: at least [`Registry::SIZE`].
+    /// Size of the host's struct: at least [`Registry::SIZE`].
     pub size: usize,
     /// First argument of the function; only the host knows its meaning.
     pub handle: *mut c_void,
@@ -324,13 +315,13 @@ pub type Register = unsafe extern "C" fn(*const Registry) -> c_int;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Counter {
-    /// Size of the struct in the plugin's version of the interface: at least [`Counter::SIZE`].
+    /// Size of the plugin's struct: at least [`Counter::SIZE`].
     pub size: usize,
     /// Time of the value, ns since 1970 UTC.
     pub time_ns: i64,
     /// Number of the device; -1 if the value is about the machine.
     pub device: i32,
-    /// Always 0.
+    /// Reserved, 0.
     pub reserved: i32,
     /// Name of the track.
     pub track: *const c_char,
@@ -342,11 +333,11 @@ pub struct Counter {
     pub value: f64,
 }
 
-/// The functions that the host of the extension offers. The struct exists as long as the process.
+/// The functions that the host of the extension offers. The struct lives as long as the process.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
-    /// Size of the struct in the host's version of the interface: at least [`Host::FIRST_SIZE`].
+    /// Size of the host's struct: at least [`Host::FIRST_SIZE`].
     pub size: usize,
     /// Version of the extension that the host implements.
     pub version: u32,
@@ -365,22 +356,20 @@ pub struct Host {
     /// Since version 2: makes the host call `flush` of a recording now, on the same thread. The
     /// second argument is the address that `profilerCreate` returned.
     pub request_flush: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
-    /// Since version 3: adds a number to the missing data of a kind: [`MISSING_OVERFLOW`],
-    /// [`MISSING_TIMES`] or [`MISSING_COUNTERS`]. The first argument is the handle of a trace
-    /// builder.
+    /// Since version 3: adds a number to the missing data of a kind, such as [`MISSING_TIMES`]. The
+    /// first argument is the handle of a trace builder.
     pub add_missing: Option<unsafe extern "C" fn(*mut c_void, u32, u64) -> c_int>,
 }
 
 /// A kind of missing data: events that did not fit into what the plugin may keep.
 pub const MISSING_OVERFLOW: u32 = 1;
-/// A kind of missing data: commands that a program gave to a device and that have no times.
+/// A kind of missing data: commands for a device that have no times.
 pub const MISSING_TIMES: u32 = 2;
-/// A kind of missing data: work of a device that was recorded without the counters that were asked
-/// for.
+/// A kind of missing data: work of a device without the counters that were asked for.
 pub const MISSING_COUNTERS: u32 = 3;
 
 impl Host {
-    /// Size of the struct in the first version, which ends with `log`.
+    /// Size of the struct in version 1, which ends with `log`.
     pub const FIRST_SIZE: usize = 56;
 }
 
@@ -388,8 +377,7 @@ impl Host {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ConfigureParams {
-    /// Size of the struct in the host's version of the interface: at least
-    /// [`ConfigureParams::SIZE`].
+    /// Size of the host's struct: at least [`ConfigureParams::SIZE`].
     pub size: usize,
     /// The address that `profilerCreate` returned.
     pub profiler: *mut c_void,
@@ -405,7 +393,7 @@ pub struct ConfigureParams {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ToggleParams {
-    /// Size of the struct in the host's version of the interface: at least [`ToggleParams::SIZE`].
+    /// Size of the host's struct: at least [`ToggleParams::SIZE`].
     pub size: usize,
     /// The address that `profilerCreate` returned.
     pub profiler: *mut c_void,
@@ -413,13 +401,11 @@ pub struct ToggleParams {
     pub enabled: u32,
 }
 
-/// The functions that a plugin adds to its profiler, in a struct that the host has filled with
-/// zeros.
+/// The functions that a plugin adds to its profiler. The host fills the struct with zeros first.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Extension {
-    /// Size of the struct in the host's version of the interface. The plugin sets only fields
-    /// within this size.
+    /// Size of the host's struct. The plugin sets only fields within this size.
     pub size: usize,
     /// Passes the user's settings, before the start. May be null.
     pub configure: Option<unsafe extern "C" fn(*const ConfigureParams) -> c_int>,
@@ -432,13 +418,12 @@ pub struct Extension {
 /// The type of `CounterpointPlugin_extend`.
 pub type Extend = unsafe extern "C" fn(*const Host, *mut Extension) -> c_int;
 
-/// Defines the constant `SIZE` of structs whose first field is their size. The size does not
-/// include padding at the end.
+/// Defines the constant `SIZE` of structs whose first field is their size.
 macro_rules! sized {
     ($( $type:ident $last:ident $size:literal; )*) => { $(
         impl $type {
-            /// Number of bytes up to the end of the last field. Whoever fills in the struct stores
-            /// this number in `size`.
+            /// Number of bytes up to the end of the last field, without padding: the value to store
+            /// in `size`.
             pub const SIZE: usize = $size;
         }
         const _: () = assert!(offset_of!($type, size) == 0);

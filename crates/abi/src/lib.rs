@@ -1,6 +1,5 @@
-//! `repr(C)` mirrors of the C interfaces that Counterpoint uses in other people's processes.
-//! Layouts are asserted at compile time against offsets that were measured with a C compiler. The
-//! crate is `no_std` and has neither dependencies nor behaviour.
+//! `repr(C)` mirrors of the C interfaces that Counterpoint uses in profiled processes. Assertions
+//! compare sizes and offsets with those that a C compiler gave.
 
 #![warn(missing_docs)]
 #![no_std]

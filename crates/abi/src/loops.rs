@@ -56,8 +56,8 @@ impl Mode {
     }
 }
 
-/// `counterpoint_loops_entry_t`: the counts of one loop or function on one thread. Only the thread
-/// that owns the entry writes to it; other threads may read each number.
+/// `counterpoint_loops_entry_t`: the counts of one loop or function on one thread. Only this thread
+/// writes to the entry; other threads may read it.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Entry {
@@ -73,14 +73,14 @@ pub struct Entry {
     pub ended: AtomicU64,
     /// Inclusive time of the hits that ended, in ticks.
     pub ticks: AtomicU64,
-    /// Timed mode: the part of `ticks` that was spent in loops directly inside. Sampled mode: the longest
-    /// of the times in `ticks`.
+    /// Timed mode: the part of `ticks` that was spent in loops directly inside. Sampled mode: the
+    /// longest of the times in `ticks`.
     pub child_ticks: AtomicU64,
     /// Number of iterations of the hits that `iterated` counts.
     pub iterations: AtomicU64,
     /// Sum of the squares of the times in `ticks`: the low and the high 64 bits.
     pub squares: [AtomicU64; 2],
-    /// Sampled mode: the value of `ended` when the first hit that was chosen at random began.
+    /// Sampled mode: the value of `ended` when the first randomly chosen hit began.
     pub first_ended: AtomicU64,
     /// Sampled mode: the value of `ticks` at the same moment.
     pub first_ticks: AtomicU64,
@@ -97,19 +97,20 @@ pub struct Entry {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Trips {
-    /// The smallest number of iterations of a hit; [`u64::MAX`] if there was no hit.
+    /// The smallest number of iterations of a hit; [`u64::MAX`] before the first hit.
     pub least: AtomicU64,
     /// The largest number of iterations of a hit.
     pub most: AtomicU64,
-    /// Sampled mode: the iterations of all hits that ended before the first hit that was chosen at
-    /// random began.
+    /// Sampled mode: the iterations of all hits that ended before the first randomly chosen hit
+    /// began.
     pub first: AtomicU64,
     /// The number of buckets less 1: 63, or 0 for a single bucket.
     pub mask: u64,
 }
 
 /// The number of buckets in a histogram of iterations. Bucket 0 counts the hits of 0 iterations,
-/// and bucket `b` the hits of 2^(b-1) to 2^b - 1 iterations, the last bucket also those of more.
+/// and bucket `b` the hits of 2^(b-1) to 2^b - 1 iterations. The last bucket also counts longer
+/// hits.
 pub const TRIP_BUCKETS: usize = 64;
 
 /// `counterpoint_loops_module_t`: the descriptor of an instrumented module.
@@ -155,7 +156,7 @@ pub struct Module {
     /// The runtime's function that the module's destructor calls: an `extern "C" fn(*mut Module)`,
     /// or null.
     pub unregister: AtomicPtr<()>,
-    /// Always zero.
+    /// Reserved, 0.
     pub reserved: u64,
 }
 

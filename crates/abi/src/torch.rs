@@ -1,5 +1,5 @@
-//! The tables that connect PyTorch's process with `libcounterpoint.so`: `include/counterpoint/torch.h`
-//! and one header for each part.
+//! The tables that connect PyTorch's process with `libcounterpoint.so`:
+//! `include/counterpoint/torch.h` and one header for each part.
 
 pub mod log;
 pub mod ops;

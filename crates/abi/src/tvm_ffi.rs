@@ -1,7 +1,6 @@
-//! Describes the parts of TVM's FFI (`tvm/ffi/c_api.h`) that the agent uses, and the functions that
-//! compiled modules of TVM call (`tvm/runtime/c_backend_api.h`). They are the same in
-//! `apache-tvm-ffi` 0.1.12 to 0.1.15, which apache-tvm 0.25 to 0.27 use. Offsets were measured with
-//! a C compiler.
+//! The parts of TVM's FFI (`tvm/ffi/c_api.h`) that the agent uses, and functions that compiled
+//! modules of TVM call (`tvm/runtime/c_backend_api.h`). They are the same in `apache-tvm-ffi`
+//! 0.1.12 to 0.1.15, which apache-tvm 0.25 to 0.27 use.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::offset_of;
@@ -26,7 +25,7 @@ pub mod type_index {
     pub const RAW_STR: i32 = 8;
     /// A string of up to seven bytes, stored in the value itself.
     pub const SMALL_STR: i32 = 11;
-    /// The smallest type index of an object: from here on, the value is the address of an
+    /// The smallest type index of an object. The value of an object is the address of an
     /// [`super::Object`].
     pub const FIRST_OBJECT: i32 = 64;
     /// A string: [`super::Bytes`] follows the object's header.
@@ -61,7 +60,7 @@ pub struct Object {
     pub references: u64,
     /// Type index of the object.
     pub type_index: i32,
-    /// Always 0.
+    /// Padding, 0.
     pub padding: u32,
     /// Function that frees the object. Only the runtime calls it.
     pub deleter: *const c_void,
@@ -132,8 +131,8 @@ pub type ParallelTask =
     unsafe extern "C-unwind" fn(c_int, *mut ParallelGroup, *mut c_void) -> c_int;
 /// `TVMBackendParallelLaunch`: runs a number of tasks. With 0, the runtime chooses the number.
 pub type ParallelLaunch = unsafe extern "C-unwind" fn(ParallelTask, *mut c_void, c_int) -> c_int;
-/// `TVMBackendAllocWorkspace`: allocates workspace. The arguments are the type and number of the
-/// device, the bytes, and the code and bits of the data type.
+/// `TVMBackendAllocWorkspace`. The arguments are the type and number of the device, the bytes, and
+/// the code and bits of the data type.
 pub type AllocWorkspace =
     unsafe extern "C-unwind" fn(c_int, c_int, u64, c_int, c_int) -> *mut c_void;
 

@@ -1,6 +1,5 @@
 //! The part of Counterpoint that runs inside other people's processes. It is loaded into the host
-//! (the profiled program), usually by `LD_PRELOAD`. It prints only problems of which the user must
-//! be told at once, and must never harm the host.
+//! (the profiled program), usually by `LD_PRELOAD`. It must never harm the host.
 //!
 //! ```text
 //!  mmap, mprotect, dlsym ──► adapters/iree: find the executable library, put a stub in the
@@ -26,16 +25,15 @@
 //!
 //! Rules:
 //!
-//! - The agent never ends the host. It calls neither `exit` nor `abort`, and no panic leaves an
-//!   exported function. There are three exceptions: it ends the process when the list of counters
-//!   was printed, if a variable of IREE's original hook asks only for this list; when all of the
-//!   program's own threads have ended and only threads of plugins are left; and, by the signal of
-//!   the crash, when a plugin has crashed at the program's end and the program hangs.
+//! - The agent does not end the host, and panics do not leave its exported functions. It ends the
+//!   process in three cases: when the list of counters was printed, if a variable of IREE's
+//!   original hook asks only for this list; when all of the program's own threads have ended and
+//!   only threads of plugins are left; and, by the signal of the crash, when a plugin has crashed
+//!   at the program's end and the program hangs.
 //! - After an internal error, the agent switches itself off and lets calls pass through.
 //! - Code on a hot path does not allocate, lock, print or change `errno`.
-//! - In a process in which there is nothing to record, the agent does nothing after its
-//!   constructor; it does not even open a file. If the run asks for profiler plugins, it reads the
-//!   run file in every process.
+//! - In a process in which there is nothing to record, the agent opens no file after its
+//!   constructor, unless the run asks for profiler plugins.
 //! - The agent needs Linux 4.14 or later (`MADV_WIPEONFORK`).
 #![allow(rustdoc::private_intra_doc_links, reason = "the table above is for readers of the code")]
 

@@ -1,7 +1,7 @@
 //! Reads all calls of a profile, for measuring: `cargo run -p counterpoint-analysis --release
-//! --example read-calls -- WHAT DIR`, where WHAT is `decode` (every page is decoded once and
-//! nothing is added up, which is the least time that a view can take), `report` or `stats`. Prints
-//! the time in ms and the highest resident memory in KiB.
+//! --example read-calls -- WHAT DIR`. WHAT is `report`, `stats` or `decode`. `decode` decodes every
+//! page and adds nothing up, which is the least time that a view can take. Prints the time in ms
+//! and the highest resident memory in KiB.
 
 use std::hint::black_box;
 use std::path::Path;

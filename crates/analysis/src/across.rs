@@ -9,13 +9,12 @@
 //! All sums are whole numbers, so they do not depend on the order in which rows are added. If a
 //! rank never called an op, its time in that op is 0 ns and not unknown.
 //!
-//! The comparison uses self times instead of total times, so that an op is not blamed for the calls
-//! inside of it. Each rank is compared with the *median* over the ranks instead of the mean. If
-//! ranks wait for each other, for example in a collective op, the slow rank waits least, and all
-//! other ranks spend more time in the op that waits. So the median of this op includes waiting.
-//! Therefore the slow rank is above the median in the op that makes it slow, and no rank is far
-//! above the median in the op that waits. The sum over all ops does not show the slow rank, because
-//! ranks that wait for each other all have about the same sum.
+//! The comparison uses self times, so that an op is not blamed for the calls inside of it. It uses
+//! the *median* over the ranks, because ranks often wait for each other, for example in a
+//! collective op. The slow rank then waits least, and the median of the collective op contains the
+//! waiting of the other ranks. So the slow rank exceeds the median in the op that makes it slow,
+//! and no rank is far above the median of the op that waits. The sum over all ops hides the slow
+//! rank: ranks that wait for each other have about the same sum.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,15 +29,14 @@ pub use result::{Excess, OpAcross, RankAcross, RunAcross};
 /// slow.
 pub const FEWEST_RANKS: usize = 5;
 /// A rank stands out in an op if its excess over the median is more than this many standard
-/// deviations. If there is no slow rank, and there are 64 ranks and 200 ops, one of the 12,800
-/// combinations exceeds this limit in only one of 10⁵ runs.
+/// deviations. With normal noise, 64 ranks and 200 ops, about one run in 10⁵ exceeds this limit by
+/// chance.
 pub const DEVIATIONS: f64 = 6.0;
 /// The excess of a rank must also be at least this part of the self time that the median rank has
-/// in all ops. A smaller excess is not worth mentioning.
+/// in all ops.
 pub const LEAST_PART: f64 = 0.01;
 
-/// Sums over some rows. A field that is an `Option` is `None` if the number is not known for one of
-/// the rows.
+/// Sums over some rows. A field is `None` if the number is not known for one of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sums {
     /// Number of outermost calls.
@@ -47,7 +45,7 @@ pub struct Sums {
     pub total_ns: Option<i128>,
     /// The ends of the interval of `total_ns`.
     pub total_range_ns: Option<(i128, i128)>,
-    /// Self time of the calls in ns: their time without the time in calls inside of them.
+    /// Self time of the calls in ns.
     pub own_ns: Option<i128>,
     /// Whether one of the rows is an estimate.
     pub is_estimate: bool,
@@ -68,7 +66,7 @@ impl Default for Sums {
 }
 
 impl Sums {
-    /// Adds other sums. An `i128` can store the sum of 2⁶⁴ numbers of 63 bits.
+    /// An `i128` can store the sum of 2⁶⁴ numbers of 63 bits.
     fn add(&mut self, other: &Self) {
         let plus = |a: Option<i128>, b: Option<i128>| Some(a?.saturating_add(b?));
         self.calls = plus(self.calls, other.calls);
@@ -109,15 +107,14 @@ pub struct About {
 /// The machines, processes and clock of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// Names of the rank's machines, sorted. There are several names only if there are several
-    /// recordings of the rank.
+    /// Names of the rank's machines, sorted. Several recordings of the rank can have several names.
     pub hosts: Vec<String>,
     /// Number of processes of the rank.
     pub processes: u64,
-    /// How the rank's clock was aligned with the clocks of the other ranks when their profiles were
-    /// merged into a dataset. `own` if it was not aligned.
+    /// How the rank's clock was aligned with the clocks of the other ranks. `own` if it was not
+    /// aligned.
     pub clock: String,
-    /// The largest possible error of the clock's alignment in ns; `None` if it is not known.
+    /// The largest possible error of the alignment in ns; `None` if it is not known.
     pub clock_uncertainty_ns: Option<i64>,
     /// The offset to the first rank of the run, if clocks were aligned by an op.
     pub offset: Option<clocks::Offset>,
@@ -125,7 +122,6 @@ pub struct Place {
     pub losses: u64,
 }
 
-/// The rows of one run by rank and op.
 #[derive(Debug, Default)]
 struct Run {
     places: BTreeMap<u32, Place>,
@@ -170,7 +166,7 @@ impl Gathered {
         self.runs.entry(run.to_owned()).or_default()
     }
 
-    /// Returns the place of a rank. Creates it if it does not exist yet.
+    /// Returns the place of a rank, which is created if it does not exist yet.
     pub fn place(&mut self, run: &str, rank: u32) -> &mut Place {
         self.run(run).places.entry(rank).or_default()
     }
@@ -181,16 +177,16 @@ impl Gathered {
         of.places.entry(rank).or_default();
         let op = of.op(input.key);
         of.cells.entry((rank, op)).or_default().add(&input.sums);
-        // If the names of only some ranks were redacted, an op has two names. The smaller one is
-        // chosen, so that the choice does not depend on the order of the rows.
+        // If the names of only some ranks were redacted, an op has two names. Choosing the smaller
+        // one does not depend on the order of the rows.
         let name = &mut of.ops[op as usize].name;
         if name.is_empty() || input.name < name.as_str() {
             input.name.clone_into(name);
         }
     }
 
-    /// Adds the properties of an op. They are the same on all ranks, except for ranks whose names
-    /// were redacted.
+    /// Adds the properties of an op. They can differ between ranks whose names were redacted and
+    /// other ranks.
     pub fn about(&mut self, run: &str, key: &str, about: About) {
         let of = self.run(run);
         let op = of.op(key);

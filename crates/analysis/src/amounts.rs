@@ -1,14 +1,13 @@
-//! Computes how much of a value the recorder added, with an interval, from the classes of brackets
-//! (a bracket is the recorder's work before and after a call, with the readings of the clock and of
-//! counters).
+//! Computes how much of a value the recorder added, with an interval.
 //!
-//! A *class* consists of a process, a set of counters, and whether the counters were read around
-//! the call. For each call inside of an outer call, the cost of a bracket of the inner call's own
-//! class is subtracted. This class can differ from that of the outer call: in a run with counters,
-//! the book-keeping ops of a virtual machine, for example, are only timed.
+//! A *bracket* is the recorder's work before and after a call, with the readings of the clock and
+//! of counters. A *class* of brackets consists of a process, a set of counters, and whether the
+//! counters were read around the call. For a call inside of another call, the cost of its own class
+//! is subtracted. The class of the outer call can differ: in a run with counters, the book-keeping
+//! ops of a virtual machine are only timed.
 //!
-//! Times of single calls are in units of 1/[`PARTS`] tick. So the time that is subtracted from each
-//! call need not be a whole number of ticks, and sums are still exact.
+//! Times of single calls are in units of 1/[`PARTS`] tick. So the subtracted time need not be a
+//! whole number of ticks, and sums are still exact.
 
 use std::collections::HashMap;
 
@@ -20,15 +19,14 @@ use crate::estimate::Estimate;
 /// Number of parts into which a tick is divided.
 pub(crate) const PARTS: u64 = 16;
 
-/// The time, measured in ns, that it takes to enter and leave the recorder for a call that is only
-/// timed, without reading the clock.
+/// The time in ns, as measured, to enter and leave the recorder for a call that is only timed,
+/// without reading the clock.
 const ENTERING_NS: Estimate = Estimate { value: 20.0, low: 10.0, high: 40.0 };
 
 pub(crate) fn parts(ticks: u64) -> u64 {
     ticks.saturating_mul(PARTS)
 }
 
-/// Converts a sum of parts to ticks.
 pub(crate) fn ticks(parts: u128) -> f64 {
     parts as f64 / PARTS as f64
 }
@@ -41,23 +39,20 @@ struct Price {
     outside: u64,
 }
 
-/// What the recorder adds to an empty call, for each class of bracket of a profile. A class is
-/// identified by its index in `all`.
+/// What the recorder adds to an empty call, for each class. A class is an index in `all`.
 #[derive(Debug, Default)]
 pub(crate) struct Brackets {
-    /// For each process and set of counters: the class of calls whose counters were read, and the
-    /// class of calls that were only timed.
+    /// For each process and set of counters: the class of calls whose counters were read, and of
+    /// calls that were only timed.
     numbers: HashMap<(usize, u32), [u32; 2]>,
     all: Vec<EmptyCall>,
     prices: Vec<Price>,
     raw: bool,
 }
 
-/// The classes of the calls of one page.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PageBrackets {
-    /// The class of calls whose counters were read, and the class of calls that were only timed;
-    /// `None` if the calls were not calibrated.
+    /// As in [`Brackets::numbers`]; `None` if the calls were not calibrated.
     numbers: Option<[u32; 2]>,
     any_counters: bool,
 }
@@ -79,8 +74,8 @@ impl Brackets {
     /// Computes the values of empty calls from the calibrations of a profile. With `raw`, nothing
     /// is subtracted from any call.
     ///
-    /// A process is left out if some of its calls have a set of counters that was not calibrated: a
-    /// sum over corrected and uncorrected calls would be neither corrected nor recorded.
+    /// A process is left out if one of its sets of counters was not calibrated: a sum over
+    /// corrected and uncorrected calls would be neither corrected nor recorded.
     pub fn new(profile: &Profile, raw: bool) -> Self {
         let mut brackets = Self { raw, ..Self::default() };
         for (index, process) in profile.processes.iter().enumerate() {
@@ -129,15 +124,15 @@ impl Brackets {
         }
     }
 
-    /// Returns the time, in parts of a tick, that a bracket of this class adds to the duration of
-    /// its own call.
+    /// Returns the time that a bracket of this class adds to the duration of its own call, in parts
+    /// of a tick.
     #[inline]
     pub fn in_duration(&self, class: Option<u32>) -> u64 {
         self.price(class).in_duration
     }
 
-    /// Returns the time, in parts of a tick, that a bracket of this class adds to the self time of
-    /// the call around it.
+    /// Returns the time that a bracket of this class adds to the self time of the call around it,
+    /// in parts of a tick.
     #[inline]
     pub fn outside(&self, class: Option<u32>) -> u64 {
         self.price(class).outside
@@ -165,8 +160,7 @@ impl Brackets {
         &self.all
     }
 
-    /// Returns the values of an empty call whose counters were read, for each process and set of
-    /// counters, in no particular order.
+    /// Returns the values of an empty call whose counters were read, in no particular order.
     pub fn by_set(&self) -> impl Iterator<Item = (usize, u32, &EmptyCall)> {
         let one = |((process, counters), [read, _]): (&(usize, u32), &[u32; 2])| {
             Some((*process, *counters, self.get(*read)?))
@@ -178,9 +172,8 @@ impl Brackets {
         self.all.get(class as usize)
     }
 
-    /// Returns the time that was subtracted from a call, in ticks, with its interval. `taken` is
-    /// this time in units of 1/[`PARTS`] tick. It consists of the time for the call's own bracket,
-    /// whose class is `class`, and the time for the brackets of the calls inside.
+    /// Returns the time that was subtracted from a call of this class, in ticks, with its interval.
+    /// `taken` is this time in parts of a tick, with the brackets of the calls inside.
     pub fn doubt(&self, class: Option<u32>, taken: u64) -> Estimate {
         let nothing = Estimate::exact(0.0);
         if self.raw {
@@ -197,8 +190,8 @@ impl Brackets {
         }
     }
 
-    /// Returns the interval of the time that was subtracted for calls inside of others. The two
-    /// ends are multiples of the time.
+    /// Returns the interval of the time that was subtracted for calls inside of others, as
+    /// multiples of this time.
     fn of_others(&self) -> [f64; 2] {
         let ends = self.all.iter().map(|empty| empty.whole.mean).filter(|mean| mean.value > 0.0);
         ends.fold([1.0, 1.0], |[low, high], mean| {
@@ -215,10 +208,9 @@ impl Price {
     }
 }
 
-/// For a call on a thread with counters that was only timed, returns what its bracket adds. If
-/// brackets without counters were not calibrated, the bracket's time is estimated as the sum of two
-/// times: that of reading the clock, which is the same with and without counters, and that of
-/// entering and leaving the recorder.
+/// Returns what a bracket adds to a call that was only timed, on a thread with counters. If
+/// brackets without counters were not calibrated, their time is estimated: reading the clock takes
+/// the same time with and without counters, and [`ENTERING_NS`] is added.
 fn timed_only(profile: &Profile, process: usize, empty: &EmptyCall) -> EmptyCall {
     if let Some(timed) = empty_call(profile, process, 0) {
         return timed;
@@ -245,7 +237,6 @@ pub(crate) struct BracketCounts {
     classes: Vec<ClassCount>,
 }
 
-/// The brackets of one class.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClassCount {
     number: u32,
@@ -276,9 +267,9 @@ impl BracketCounts {
         }
     }
 
-    /// Adds up what the brackets of `calls` calls added: `of` returns the number of calls of a
-    /// class, and `bracket` what one call's bracket added. `None` unless the brackets of all these
-    /// calls were calibrated.
+    /// Adds up what the brackets of `calls` calls added. `None` unless all these brackets were
+    /// calibrated. `of` is the number of calls of a class, and `bracket` what one call's bracket
+    /// added.
     fn sum(
         &self,
         calls: u64,
@@ -300,8 +291,7 @@ impl BracketCounts {
     }
 
     /// Returns the time that was subtracted from `calls` calls, in ticks, with its interval.
-    /// `taken` is this time. It consists of the time for the calls' own brackets, which follows
-    /// from their classes, and the time for the brackets of the calls inside.
+    /// `taken` is this time, with the brackets of the calls inside.
     pub fn taken(&self, calls: u64, taken: f64, brackets: &Brackets) -> Option<Estimate> {
         let own = self.durations(calls, brackets)?;
         let rest = (taken - own.value).max(0.0);
@@ -329,12 +319,10 @@ impl BracketCounts {
         Self { classes: self.classes.iter().map(class).collect() }
     }
 
-    /// Returns the time of the brackets of the calls inside of these calls, and an empty call. The
-    /// empty call has the class that most of the calls with a value of this counter have: calls
-    /// inside are recorded in the same process as the calls around them, and how much a bracket
-    /// adds to a counter is known only for classes in which the counter was counted. (In other
-    /// passes and around book-keeping ops, the counter was not counted.) `None` if no call has a
-    /// value of the counter.
+    /// Returns the time of the brackets of the calls inside of these calls, and an empty call. It
+    /// is not known to which classes the calls inside belong. The most frequent class of the calls
+    /// with a value of this counter stands for them, because only such classes have a calibrated
+    /// value. `None` if no call has a value of the counter.
     fn of_calls_inside<'b>(
         &self,
         counter: usize,
@@ -353,10 +341,9 @@ impl BracketCounts {
         Some((rest, brackets.get(most.number)?))
     }
 
-    /// Returns how much the brackets added to a counter: the brackets of the `calls` calls that
-    /// have a value of the counter, and the brackets of the calls inside of these calls. The number
-    /// of brackets inside is derived from the time that was subtracted for them from all calls;
-    /// calls with a value have a proportional part of this time.
+    /// Returns how much brackets added to a counter: those of the `calls` calls with a value of the
+    /// counter, and those of the calls inside. The number of brackets inside is derived from the
+    /// time that was subtracted for them; calls with a value have a proportional part of this time.
     pub fn counter(
         &self,
         profile: &Profile,
@@ -400,11 +387,11 @@ impl BracketCounts {
         std::iter::once(None).chain((0..counters).map(Some)).map(of).collect()
     }
 }
-/// What remains of one call's times after the time that the recorder added was subtracted, and what
-/// was subtracted. Times are in units of 1/[`PARTS`] tick.
+/// What remains of a call's times after the subtraction, and what was subtracted. Times are in
+/// units of 1/[`PARTS`] tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// The self time of the call, without the time that the recorder added.
+    /// The self time that remains.
     pub own: u64,
     /// The time that was subtracted from the call's self time.
     pub own_taken: u64,
@@ -415,13 +402,13 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// Returns the mark of a call of a flat page, which has no nested calls.
+    /// Returns the mark of a call on a page without nested calls.
     pub fn of_flat(duration: u64, class: Option<u32>, brackets: &Brackets) -> Self {
         let taken = brackets.in_duration(class).min(duration);
         Self { own: duration - taken, own_taken: taken, taken, inner: false }
     }
 
-    /// Whether nothing is left of the call's self time after the correction.
+    /// Whether nothing is left of the call's self time.
     pub fn is_exhausted(&self) -> bool {
         self.own == 0 && self.own_taken > 0
     }

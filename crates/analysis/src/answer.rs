@@ -1,5 +1,4 @@
-//! Finds what matters most in a summary: for example, the few rows that take most of the time, and
-//! the time that the threads spent outside of recorded calls.
+//! Finds what matters most in a summary: for example, the few rows that take most of the time.
 
 use std::collections::HashMap;
 
@@ -10,15 +9,15 @@ use crate::summary::Summary;
 use crate::table::{By, Key, PassTotal, Row};
 use crate::threads::{ThreadTime, threads_of_program};
 
-/// With fewer rows than this, [`Summary::most`] returns nothing, because a reader sees at a glance
-/// where the time went.
+/// With fewer rows than this, [`Summary::most`] returns nothing: a reader sees at a glance where
+/// the time went.
 const ROWS: usize = 3;
 /// "Most" means more than this part of the time; for [`Summary::dominant`], at least this part.
 const MOST: f64 = 0.5;
 /// An op or range that takes a smaller part of its threads' time in calls is not worth mentioning.
 const AROUND_MUCH: f64 = 0.1;
-/// An op or range that takes a larger part of its threads' time in calls is the program's main loop
-/// or a run of the model, which tells a reader nothing new.
+/// An op or range that takes at least this part is the program's main loop or a run of the model,
+/// which tells a reader nothing new.
 const AROUND_ALL: f64 = 0.95;
 
 /// The fewest rows that together take more than half of the time.
@@ -30,23 +29,21 @@ pub struct Most {
     pub share: f64,
 }
 
-/// The time that threads spent outside of recorded calls. For each thread, the time from its first
-/// call on is considered.
+/// The time that threads spent outside of recorded calls, each from its first call on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outside {
     /// Number of threads.
     pub threads: usize,
     /// The time outside of calls, summed over all threads, in ns.
     pub ns: f64,
-    /// The time of all threads, each from its first call on, in ns.
+    /// The time of all threads, in ns.
     pub wall_ns: f64,
-    /// The part of `ns` in which the threads were on no CPU. `None` if this part is unknown for a
-    /// thread, or if only a bound of it is known.
+    /// The part of `ns` in which the threads were on no CPU. `None` if it is not known for a
+    /// thread, or only a bound of it.
     pub off_cpu_ns: Option<f64>,
-    /// The rest of `wall_ns`: the time in calls.
+    /// The time in calls, in ns.
     pub in_calls_ns: f64,
-    /// The part of `in_calls_ns` in which the threads were on no CPU. `None` if this is unknown for
-    /// any call.
+    /// The part of `in_calls_ns` in which the threads were on no CPU; `None` if unknown.
     pub off_cpu_in_calls_ns: Option<f64>,
 }
 
@@ -63,8 +60,7 @@ pub struct Preempted<'a> {
     pub in_calls_ns: f64,
 }
 
-/// The op or range with the most time, including the calls inside of it. Ops and ranges that take
-/// nearly all of their threads' time are left out.
+/// The op or range with the most time, including the calls inside of it. See [`Summary::around`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Around {
     /// The op or range.
@@ -73,7 +69,7 @@ pub struct Around {
     pub total_ns: f64,
     /// Number of threads that called it.
     pub threads: usize,
-    /// The share of its calls in the time in calls of the threads that made them, from 0 to 1.
+    /// Its share of the time in calls of the threads that called it, from 0 to 1.
     pub share: f64,
 }
 
@@ -82,16 +78,15 @@ pub struct Around {
 pub struct Dominant {
     /// The function. If several rows have its name, this is the row with the most time.
     pub op: OpId,
-    /// The share of all rows with the function's name in the time in calls, from 0 to 1. Rows with
-    /// other arguments, parallel regions and their tasks are included.
+    /// The share of all rows with the function's name in the time in calls, from 0 to 1.
     pub share: f64,
 }
 
 /// Sums over all calls of a profile, for the first line of a report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Together {
-    /// The number of passes; 1 in a profile without passes. If there are several, the other numbers
-    /// are means over the passes.
+    /// The number of passes; 1 in a profile without passes. The other numbers are means over the
+    /// passes.
     pub passes: u64,
     pub calls: u64,
     /// Number of dispatches, if known.
@@ -115,8 +110,8 @@ pub struct InPass {
     pub own: Estimate,
 }
 
-/// Whether each row of a report is the mean of several passes. Each pass repeats the calls of every
-/// op and of every rank; rows by thread or process belong to a single pass anyway.
+/// Whether each row of a report is the mean of several passes. Each pass repeats the calls of an op
+/// or a rank; a thread or a process belongs to a single pass.
 pub fn are_means(profile: &Profile, by: By) -> bool {
     matches!(by, By::Op | By::Rank) && profile.manifest.passes > 0
 }
@@ -126,10 +121,7 @@ pub fn passes(profile: &Profile, by: By) -> u64 {
     if are_means(profile, by) { profile.passes().max(1).into() } else { 1 }
 }
 
-/// The first calls of an op, if they took much longer than its other calls. Three conditions must
-/// hold: the op has at least 10 calls, and at least twice as many as first calls; the longest first
-/// call of a thread took more than 10 times the op's median; and the first calls of all threads
-/// together took at least 5 % of the op's total and 1 % of the time in all calls.
+/// The first calls of an op, if they took much longer than its other calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowFirst {
     /// The share of these first calls in the op's total time, from 0 to 1.
@@ -147,17 +139,17 @@ const OF_ALL: f64 = 0.01;
 
 /// A thread counts as preempted only if the kernel took its CPU at least this many times.
 const PREEMPTED: u64 = 50;
-/// The kernel must also have taken the thread's CPU at least this many times per second of the
-/// thread's processor time. (Even a thread that has a CPU for itself loses it a few times per
-/// second to work of the kernel.)
+/// The kernel must also take the CPU at least this many times per second of the thread's processor
+/// time. A thread that has a CPU for itself still loses it a few times per second to work of the
+/// kernel.
 const PER_SECOND: f64 = 20.0;
 /// The thread must also have been on no CPU for at least this part of its time in calls.
 const AWAY: f64 = 0.05;
 
 impl ThreadTime {
-    /// Returns a lower bound of the time, in ns, that the thread's calls were on no CPU: its wall
-    /// time, minus its time on a CPU, minus the longest time that it can have been off a CPU
-    /// between calls. `None` if its processor time is not known.
+    /// Returns a lower bound of the time, in ns, that the thread's calls were on no CPU. It assumes
+    /// that the thread was off a CPU between calls for as long as possible. `None` if its processor
+    /// time is not known.
     fn away_in_calls_ns(&self) -> Option<f64> {
         let between = self.no_dispatch_ns();
         let off =
@@ -165,15 +157,14 @@ impl ThreadTime {
         Some((self.wall_ns - self.cpu_ns? - off).clamp(0.0, self.dispatch_ns))
     }
 
-    /// Returns how the thread was preempted, if it was. `computes` means that the thread's calls
-    /// never wait by themselves.
+    /// `computes` means that the thread's calls never wait by themselves.
     fn preempted(&self, computes: bool) -> Option<Preempted<'_>> {
         let (usage, cpu_ns) = (self.usage?, self.cpu_ns.filter(|ns| *ns > 0.0)?);
         let in_calls_ns = self.away_in_calls_ns().filter(|_| self.dispatch_known)?;
         let times = usage.involuntary_switches;
         let per_second = times as f64 / (cpu_ns / 1e9);
-        // If a thread gives up its CPU more often than the kernel takes it away, the thread is off
-        // a CPU because it waits. This does not apply to calls that never wait.
+        // A thread that gives up its CPU more often than the kernel takes it is off a CPU because
+        // it waits. Calls that never wait need no such check.
         let is_taken = times >= PREEMPTED && (computes || times > usage.voluntary_switches);
         let is_often = is_taken && per_second >= PER_SECOND;
         let found = Preempted { thread: self, times, per_second, in_calls_ns };
@@ -209,19 +200,17 @@ impl Row {
 }
 
 impl Outside {
-    /// Returns the part of the threads' time that they spent outside of recorded calls, from 0 to
-    /// 1.
+    /// Returns `ns` as a part of `wall_ns`.
     pub fn share(&self) -> f64 {
         self.ns / self.wall_ns
     }
 
-    /// Returns the part of `ns` in which the threads were on no CPU. `None` if it is not known.
+    /// Returns `off_cpu_ns` as a part of `ns`.
     pub fn off_cpu_share(&self) -> Option<f64> {
         self.off_cpu_ns.filter(|_| self.ns > 0.0).map(|off| off / self.ns)
     }
 
-    /// Returns the part of the time in calls in which the threads were on no CPU, from 0 to 1.
-    /// `None` if it is not known.
+    /// Returns `off_cpu_in_calls_ns` as a part of `in_calls_ns`, at most 1.
     pub fn off_cpu_share_in_calls(&self) -> Option<f64> {
         let off = self.off_cpu_in_calls_ns.filter(|_| self.in_calls_ns > 0.0)?;
         Some((off / self.in_calls_ns).min(1.0))
@@ -244,8 +233,7 @@ impl Summary {
         }
     }
 
-    /// Compares the first calls of a row with its other calls. `None` if the first calls were not
-    /// much slower, or if too little is known about the others.
+    /// Returns the share of a row's first calls, if they were much slower than the others.
     pub fn slow_first(&self, row: &Row) -> Option<SlowFirst> {
         let known = row.sampled.as_ref().is_none_or(|sampled| sampled.total.is_some());
         let all = self.total.map_or(0.0, |total| total.value);
@@ -260,7 +248,7 @@ impl Summary {
     }
 
     /// Returns a row's part of [`Summary::total`], from 0 to 1. `None` if it is not known, or if
-    /// the row's calls belong to no thread and so are not part of the total.
+    /// the row's calls belong to no thread.
     pub fn share(&self, profile: &Profile, row: &Row) -> Option<f64> {
         if row.key.is_apart(profile) {
             return None;
@@ -273,7 +261,7 @@ impl Summary {
     }
 
     /// Returns the fewest rows that together take more than half of the time. `None` if a share is
-    /// not known, or if half of the rows or more are needed.
+    /// not known, if there are few rows, or if half of the rows or more are needed.
     pub fn most(&self, profile: &Profile) -> Option<Most> {
         let rows = self.rows.iter().filter(|row| !row.key.is_apart(profile));
         let shares: Option<Vec<f64>> = rows.map(|row| self.share(profile, row)).collect();
@@ -288,10 +276,10 @@ impl Summary {
         (rows * 2 < shares.len()).then_some(Most { rows, share: share.min(1.0) })
     }
 
-    /// Returns the op or range that takes the most time including the calls inside, in a summary by
-    /// op in which calls are nested. Ops and ranges that take nearly all of their threads' time are
-    /// left out. `None` if no op or range takes much time, or if not all calls were timed. If
-    /// several take the same time, the first op of the profile is returned.
+    /// Returns the op or range with the most time including the calls inside, in a summary by op
+    /// with nested calls. Ops that take nearly all of their threads' time are left out. `None` if
+    /// no op takes much time, or in a run with a budget. Of equal ops, the first of the profile is
+    /// returned.
     pub fn around(&self, profile: &Profile) -> Option<Around> {
         if !self.nested || self.sampled.is_some() {
             return None;
@@ -340,18 +328,17 @@ impl Summary {
             .max_by(|a, b| a.share.total_cmp(&b.share).then(b.op.cmp(&a.op)))
     }
 
-    /// Returns the part of the threads' wall times that is in no row's self time, in ns. This time
-    /// and the self times of all rows add up to the wall times. `None` if it is not known or is 0.
+    /// Returns the part of the threads' wall times that is in no row's self time, in ns. `None` if
+    /// it is not known or is 0.
     pub fn between(&self, profile: &Profile) -> Option<f64> {
         self.outside(profile).map(|outside| outside.ns).filter(|ns| *ns > 0.0)
     }
 
     /// Returns the thread with the most time in calls, and the time that it spent outside of calls.
-    /// `None` in the same cases as [`Summary::outside`].
     pub fn busiest(&self, profile: &Profile) -> Option<(&ThreadTime, Outside)> {
         self.outside(profile)?;
         let threads: Vec<&ThreadTime> = threads_of_program(profile, &self.threads).collect();
-        // If several threads have the same time, the first one is returned.
+        // `rev`: of equal threads, the first is returned.
         let busiest =
             threads.into_iter().rev().max_by(|a, b| a.dispatch_ns.total_cmp(&b.dispatch_ns))?;
         let (ns, wall_ns) = (busiest.no_dispatch_ns(), busiest.wall_ns);
@@ -363,8 +350,8 @@ impl Summary {
         (wall_ns > 0.0).then_some((busiest, outside))
     }
 
-    /// Returns the threads whose calls took longer because the kernel gave their CPU to other
-    /// threads. The thread that lost the most time in calls is first.
+    /// Returns the threads that the kernel preempted in calls. The thread that lost the most time
+    /// is first.
     pub fn preempted(&self, profile: &Profile) -> Vec<Preempted<'_>> {
         // Workgroups of dispatches only compute and never wait by themselves.
         let computes: Vec<bool> = profile
@@ -379,8 +366,8 @@ impl Summary {
         found
     }
 
-    /// Returns the time that threads spent outside of calls. `None` if the time in calls is not
-    /// known for some thread, or if no thread has any wall time.
+    /// Returns the time that threads spent outside of calls. `None` if the time in calls of some
+    /// thread is not known, or if no thread has any wall time.
     pub fn outside(&self, profile: &Profile) -> Option<Outside> {
         let threads: Vec<&ThreadTime> = threads_of_program(profile, &self.threads).collect();
         let all_known = threads.iter().all(|thread| thread.dispatch_known);

@@ -1,4 +1,4 @@
-//! Adds up all rows of an op that has several rows because its calls had different arguments.
+//! Adds up the rows of an op that has several because its calls had different arguments.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,9 @@ use crate::summary::Summary;
 use crate::table::{By, Key, Row};
 
 impl Summary {
-    /// Returns, for each row of a summary by op whose op also has rows with other arguments, the
-    /// sum of the self times of all rows of the op, in ticks. With several passes, this is the
-    /// mean. Empty in a run with a budget, where the self time of each row is an estimate of its
-    /// own.
+    /// Returns, for each row of such an op, the sum of the self times of all rows of the op, in
+    /// ticks. With several passes, this is the mean. Empty in a run with a budget, where each row
+    /// is an estimate of its own.
     pub fn all_arguments(&self, profile: &Profile) -> HashMap<Key, Estimate> {
         if self.sampled.is_some() {
             return HashMap::new();
@@ -51,8 +50,7 @@ mod tests {
     use super::*;
     use crate::summary::{Options, summarize};
 
-    /// `mm` is called with two shapes: with one of them for 100 and 30 ticks, and with the other
-    /// for 20 ticks. `add` is called with one shape.
+    /// `mm` is called with two shapes, `add` with one.
     #[test]
     fn rows_of_one_op_add_up() {
         let mut script = ProfileScript::monotonic();

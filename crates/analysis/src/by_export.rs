@@ -16,8 +16,7 @@ pub(crate) struct ByExport {
 }
 
 impl ByExport {
-    /// Returns the row of an export, or [`NO_ROW`]. `None` if `insert` was not called for the
-    /// export yet.
+    /// `None` if `insert` was not called for the export yet.
     #[inline]
     pub fn get(&self, export: u32) -> Option<u32> {
         match self.few.get(export as usize) {

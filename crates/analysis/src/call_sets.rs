@@ -1,5 +1,5 @@
-//! Computes the values of an empty call for each process and each set of counters in it, for views
-//! that show single calls.
+//! Computes the values of an empty call for each process and set of counters, for views that show
+//! single calls.
 
 use profile::Profile;
 
@@ -16,9 +16,8 @@ pub struct CallSet {
     pub empty: EmptyCall,
 }
 
-/// Returns every calibrated set of calls of a profile: each process with each of its sets of
-/// counters. Reads all calls of the profile once, because they show how long readings took in the
-/// program.
+/// Returns the calibrated sets of calls of a profile. Reads all calls once, because they show how
+/// long readings took in the program.
 pub fn call_sets(profile: &Profile) -> Vec<CallSet> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let brackets = in_place(profile, workers).brackets(profile);

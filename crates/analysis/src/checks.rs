@@ -1,6 +1,5 @@
-//! Checks tables, before they are shown, for values that cannot be true. A violation is a bug in
-//! Counterpoint, or a sign that the time subtracted for the recorder is not the time that the
-//! recorder took in this program.
+//! Checks tables for values that cannot be true. A violation is a bug in Counterpoint, or a sign
+//! that the recorder did not take the time that was subtracted for it.
 
 mod trees;
 
@@ -13,8 +12,7 @@ pub use trees::{LoopViolation, OpViolation};
 
 /// Differences below this part of a value come from rounding.
 const ROUNDING: f64 = 1e-6;
-/// With fewer calls than this, it may be chance that most brackets took less than the mean time of
-/// a bracket.
+/// With fewer calls than this, chance may make the brackets of most calls shorter than the mean.
 const FEWEST: u64 = 30;
 
 /// A contradiction, and the row in which it is.
@@ -25,7 +23,7 @@ pub struct Violation {
     pub what: Contradiction,
 }
 
-/// The kinds of contradictions.
+/// A value that cannot be true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contradiction {
     /// In most calls of the row, the time to be subtracted is at least the whole self time.
@@ -48,8 +46,8 @@ pub enum Contradiction {
 }
 
 impl Contradiction {
-    /// Whether the contradiction is in corrected values, so that showing the recorded values avoids
-    /// it.
+    /// Whether showing the recorded values instead of the corrected values avoids the
+    /// contradiction.
     pub fn is_of_correction(self) -> bool {
         !matches!(self, Self::Thread | Self::Price)
     }
@@ -69,14 +67,13 @@ pub(crate) fn nothing_is_left(calls: u64, exhausted: u64) -> bool {
     calls >= FEWEST && 2 * exhausted > calls
 }
 
-/// Whether `exhausted` calls, whose self time is 0 after the correction, are enough to be most
-/// calls of an op that has at least [`FEWEST`] calls.
+/// Whether this many exhausted calls are enough to be most calls of an op with [`FEWEST`] calls.
 pub(crate) fn may_contradict(exhausted: u64) -> bool {
     2 * exhausted > FEWEST
 }
 
-/// Finds the ops for which the self time of most calls is 0 after the correction. In a run with a
-/// budget, only the timed calls are considered.
+/// Finds the ops with [`Contradiction::NothingLeft`]. In a run with a budget, only the timed calls
+/// are considered.
 pub(crate) fn exhausted_ops(rows: &[Row]) -> Vec<Violation> {
     let timed = |row: &Row| row.sampled.as_deref().map_or(row.calls + row.inner, |s| s.timed);
     let found = rows.iter().filter(|row| nothing_is_left(timed(row), row.exhausted));
@@ -86,11 +83,10 @@ pub(crate) fn exhausted_ops(rows: &[Row]) -> Vec<Violation> {
     found
 }
 
-/// Returns the first contradiction in a row.
 fn of_row(row: &Row, nested: bool) -> Option<Contradiction> {
     let sampled = row.sampled.as_deref();
     let calls = row.calls + row.inner;
-    // Calls that were only counted have no times that could contradict each other.
+    // Calls that were only counted have no times.
     if calls == 0 || sampled.is_some_and(|sampled| sampled.timed == 0) {
         return None;
     }
@@ -111,8 +107,8 @@ fn of_row(row: &Row, nested: bool) -> Option<Contradiction> {
     {
         return Some(Contradiction::Order);
     }
-    // If calls overlap without being nested, the sum of their self times may be longer than the
-    // total of the outermost calls.
+    // If calls overlap without being nested, the sum of their self times may exceed the total of
+    // the outermost calls.
     let checked = own_known && nested && !is_at_most(row.own.value, row.total.value);
     checked.then_some(Contradiction::OwnAboveTotal)
 }
@@ -133,11 +129,9 @@ pub(crate) fn violations(rows: &[Row], nested: bool, total: Option<Estimate>) ->
     found
 }
 
-/// The two clocks of a thread may differ by this part of a time, because they run at slightly
-/// different rates.
+/// The two clocks of a thread may run at rates that differ by this part.
 const CLOCKS: f64 = 0.01;
-/// At most this much processor time, in ns, passes between the readings of the two clocks, which
-/// are read one after the other.
+/// The most processor time, in ns, that passes between the readings of the two clocks.
 const BETWEEN_NS: f64 = 1e6;
 
 fn of_thread(thread: &ThreadTime) -> bool {
@@ -154,13 +148,11 @@ fn of_price(price: &ProbeCost) -> bool {
     let parts =
         parts.into_iter().chain([price.way, price.waiting, price.switched, price.start]).flatten();
     let total = price.total();
-    // The lower end of the interval is the least that recording can have cost.
     let below = price.process_ns.is_none_or(|all| total.low <= all * (1.0 + CLOCKS) + BETWEEN_NS);
     parts.chain([total]).all(is_sound) && below
 }
 
-/// Returns the contradictions in the times of threads and in the cost of recording, with the key of
-/// the thread or the process.
+/// Returns the contradictions in the times of threads and in the cost of recording.
 pub(crate) fn of_run(threads: &[ThreadTime], prices: &[ProbeCost]) -> Vec<Violation> {
     let threads = threads.iter().filter(|thread| !of_thread(thread)).map(|thread| Violation {
         row: Some(Key::Thread(thread.process, thread.thread)),
@@ -204,8 +196,7 @@ mod tests {
         (left.calls, left.exhausted) = (40, 21);
         let violation = Violation { row: Some(left.key), what: Contradiction::NothingLeft };
         assert_eq!(exhausted_ops(&[row(), left.clone()]), [violation]);
-        // In the first row, the self time of 21 of 42 calls is 0, which is not more than half. In
-        // the second row, there are too few calls.
+        // 21 of 42 calls are not more than half, and the second row has too few calls.
         left.calls = 42;
         let mut few = row();
         few.exhausted = 2;
@@ -237,7 +228,6 @@ mod tests {
             of_run(&[fine, thread], &[])
         };
         assert_eq!(found(|_| ()), []);
-        // Two clocks may differ a little, so 1 % more processor time is no contradiction.
         assert_eq!(found(|thread| thread.cpu_ns = Some(1.01e9)), []);
         let row = Some(Key::Thread(0, 1));
         let violation = Violation { row, what: Contradiction::Thread };

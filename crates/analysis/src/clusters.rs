@@ -1,9 +1,7 @@
-//! Finds the pages of a thread whose calls overlap in time. Only the time spans of the pages are
-//! needed for this.
+//! Finds the pages of a thread whose calls overlap in time, from the time spans of the pages.
 
 use profile::PageKey;
 
-/// The time span of a page's calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageSpan {
     pub key: PageKey,
@@ -12,13 +10,12 @@ pub(crate) struct PageSpan {
     pub first_begin: u64,
     pub last_begin: u64,
     pub last_end: u64,
-    /// Whether the page has no nested calls: each of its calls begins after all earlier recorded
-    /// calls have ended.
+    /// Whether no call of the page begins before an earlier recorded call has ended.
     pub flat: bool,
 }
 
-/// Groups each thread's pages, sorted by their first begin, into clusters of pages that overlap in
-/// time. A cluster that consists of one flat page is left out.
+/// Groups each thread's pages, sorted by their first begin, into clusters that overlap in time. A
+/// cluster that consists of one flat page is left out.
 pub(crate) fn clusters(spans: impl Iterator<Item = PageSpan>) -> Vec<Vec<PageSpan>> {
     let mut spans: Vec<PageSpan> = spans.collect();
     spans.sort_by_key(|s| (s.thread, s.first_begin, s.key));

@@ -26,15 +26,15 @@
 //! | the call that launched it | the id that both have in a plugin's events or in a trace |
 //! | an activity that ended during it, if it has an id, too, and launched nothing | the same id |
 //!
-//! With the recorded gaps, these formulas result in the recorded times again. The path is found
-//! backwards from the last end: of the steps that a step waited for, the one that ended last is the
-//! next one on the path. The gain of an op is how much earlier everything would end if all its
-//! steps took no time, with the same gaps and the same order. The gain is limited, because another
-//! path then becomes the longest one. A range is a part of the program that the program named. Its
-//! gain is computed for all steps inside of it: its own steps, those of the calls in it, and those
-//! of the tasks that these calls launched. A path without some of its steps is still as long as its
-//! other steps, so the gain of an op is at most the time of its steps on the path (of a range: of
-//! all steps inside).
+//! With the recorded gaps, these formulas give the recorded times. The path is found backwards from
+//! the last end: of the steps that a step waited for, the next one on the path is the one that
+//! ended last.
+//!
+//! The gain of an op is how much earlier everything would end if all its steps took no time, with
+//! the same gaps and the same order. The gain is limited, because another path then becomes the
+//! longest one. It is at most the time of the op's steps on the path. The gain of a range is
+//! computed for all steps inside: its own, those of the calls in it, and those of the tasks that
+//! these calls launched.
 //!
 //! Times are as recorded: the time that the recorder added is not subtracted. All calls are stored
 //! in memory, so at most [`MOST_CALLS`] calls are analysed.
@@ -56,17 +56,17 @@ use graph::{Graph, NONE};
 
 /// Profiles with more calls than this are refused: each call takes about 150 bytes of memory.
 pub const MOST_CALLS: u64 = 10_000_000;
-/// The gain of each op takes one pass over all steps. Gains are computed for at least this many ops
-/// of the path, even if there are many steps.
+/// Gains are computed for at least this many ops of the path. Each gain takes one pass over all
+/// steps.
 const LEAST_GAINS: usize = 64;
-/// More gains are computed as long as all passes together visit at most this many steps, which is
-/// believed to take about a second.
+/// More gains are computed as long as all passes together visit at most this many steps. That is
+/// estimated to take a second.
 const MOST_VISITED: usize = 1 << 27;
 
 /// The reason why there is no critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoPath {
-    /// In a run with a budget, the times of most calls are not recorded.
+    /// A run with a budget: the times of most calls are not recorded.
     Sampled,
     /// The profile has more calls than [`MOST_CALLS`].
     TooMany { calls: u64 },
@@ -77,23 +77,20 @@ pub enum NoPath {
 /// The critical path of a profile. Times are in ticks, as recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CriticalPath {
-    /// Ticks from the start of the first call to the end of the last one. The sum of `on_path` over
-    /// all rows, plus `between`, equals this length.
+    /// Ticks from the start of the first call to the end of the last one. Equals `between` plus the
+    /// sum of `on_path` over all rows.
     pub length: u64,
     /// The time of the path in which no call ran.
     pub between: u64,
-    /// The rows, sorted by their time on the path, the largest first. Ops that are not on the path
-    /// have rows, too.
+    /// The rows, sorted by their time on the path, the largest first. Includes ops that are not on
+    /// the path.
     pub rows: Vec<CriticalRow>,
     /// Number of ops on the path whose gain was not computed, because there are too many ops and
-    /// steps. These are the ops with the least `inside` time on the path.
+    /// steps. They have the least `inside` time.
     pub without_gain: usize,
-    /// The threads and streams on which the path runs, sorted by the path's time on them, the
-    /// largest first.
+    /// The threads and streams on which the path runs, sorted by `on_path`, the largest first.
     pub threads: Vec<OnThread>,
-    /// Number of links that were found, besides the order of steps on each thread: between
-    /// dispatches, between regions and their tasks, from a launch to its activity, and from a call
-    /// to the activity that it waited for.
+    /// Numbers of links that were found besides the order of steps on each thread.
     pub links: Links,
     /// Whether only the first of several passes was analysed.
     pub first_pass: bool,
@@ -117,20 +114,20 @@ pub struct Links {
 pub struct CriticalRow {
     /// The op. Parallel regions and their tasks belong to the op around them.
     pub op: OpId,
-    /// The op's self time on all threads, on the path or not. The time in which a region waited for
-    /// its tasks is not included.
+    /// The op's self time on all threads, on the path or not. Does not include the time in which a
+    /// region waited for its tasks.
     pub own: u64,
     /// The part of the path that is the op's self time.
     pub on_path: u64,
     /// Number of the op's steps on the path.
     pub steps: u64,
-    /// The sum of the gaps before the steps in `steps`. In a gap, no call of the path ran.
+    /// The sum of the gaps before the steps in `steps`.
     pub gaps: u64,
     /// For an op, the same as `on_path`. For a range, the part of the path that is inside of the
-    /// range. `gain` is never above this time.
+    /// range.
     pub inside: u64,
-    /// How much shorter the whole recording could become at most if the op took no time; for a
-    /// range, if nothing inside of it took time. `None` for the rows that
+    /// How much shorter the recording could become at most if the op, or everything inside of the
+    /// range, took no time. Never above `inside`. `None` for the rows that
     /// [`CriticalPath::without_gain`] counts.
     pub gain: Option<u64>,
 }
@@ -149,8 +146,7 @@ pub struct OnThread {
 /// Finds the critical path.
 ///
 /// # Errors
-/// Returns [`NoPath`] if the profile has no critical path. Fails if the profile's activities cannot
-/// be read.
+/// Returns [`NoPath`] if there is no path. Fails if the profile's activities cannot be read.
 pub fn critical_path(profile: &Profile) -> profile::Result<Result<CriticalPath, NoPath>> {
     if profile.is_sampled() {
         return Ok(Err(NoPath::Sampled));
@@ -165,8 +161,7 @@ pub fn critical_path(profile: &Profile) -> profile::Result<Result<CriticalPath, 
     Ok(path(profile, &calls, most).ok_or(NoPath::Empty))
 }
 
-/// Finds the path. `most` takes the number of steps, and returns for how many ops gains are
-/// computed.
+/// `most` takes the number of steps, and returns for how many ops gains are computed.
 fn path(profile: &Profile, calls: &Calls, most: impl Fn(usize) -> usize) -> Option<CriticalPath> {
     let (mut steps, joins, mut ranges) = segments::steps(calls);
     for step in &mut steps {
@@ -215,7 +210,6 @@ fn path(profile: &Profile, calls: &Calls, most: impl Fn(usize) -> usize) -> Opti
         on_path.iter().take(most(graph.nodes.len())).map(|at| rows[*at].op).collect();
     let without_gain = on_path.len() - computed.len();
     let mut gains = graph.gains(&computed, &ranges).into_iter();
-    // The gain of an op that is not on the path is known to be 0.
     on_path.into_iter().for_each(|at| rows[at].gain = gains.next());
     let threads = threads.into_iter().map(|(line, on_path)| {
         let (process, thread) = calls.lines[line as usize];
@@ -235,8 +229,8 @@ mod tests {
 
     use super::*;
 
-    /// `step` contains `f`, `g` and `f` again. It takes 100 ticks, 5 of which are self time. `h`
-    /// comes after it and takes 40. `spare` runs on another thread, and nothing waits for it.
+    /// `step` contains `f`, `g` and `f` again. `h` comes after it. `spare` runs on another thread,
+    /// and nothing waits for it.
     fn script() -> ProfileScript {
         let mut script = ProfileScript::monotonic();
         let process = script.process(1);
@@ -266,8 +260,8 @@ mod tests {
         (path.without_gain, path.rows.iter().map(row).collect())
     }
 
-    /// If gains are computed for only some ops, these are the ops with the largest `inside` time,
-    /// and not those with the most self time.
+    /// Gains are computed for the ops with the largest `inside` time, and not for those with the
+    /// most self time.
     #[test]
     fn gains_that_are_not_computed_are_counted() {
         let all =

@@ -1,11 +1,9 @@
-//! Computes the data for the pictures of an op, which show more than the numbers of its row: the
-//! distribution of its durations, how they changed over the recording, the longest calls, and which
-//! counter values occurred with which durations. Also computes how the rates of counters on each
-//! thread changed over the recording. All of this is computed in one pass over the calls, from the
-//! same calls as in other views.
+//! Computes the data for the pictures of an op: the distribution of its durations, how they changed
+//! over the recording, the longest calls, and which counter values occurred with which durations.
+//! Also computes how the rates of counters on each thread changed over the recording.
 //!
 //! Pictures do not need exact values, so durations and counter values are counted in bins
-//! ([`bins`]). Numbers that a report prints are not computed here.
+//! ([`bins`]).
 
 pub mod bins;
 mod drift;
@@ -34,42 +32,40 @@ pub struct Options<'a> {
     pub longest: usize,
     /// The largest number of parts into which the time of the recording is divided.
     pub parts: usize,
-    /// The largest number of parts into which the time of the recording is divided to compute the
-    /// rates of counters on threads.
+    /// The largest number of parts of the recording for the rates of counters on threads.
     pub rates: usize,
-    /// The number of threads whose rates are computed. The threads with the most calls are chosen.
+    /// The number of threads whose rates are computed: those with the most calls.
     pub threads: usize,
-    /// Whether durations are used as they were recorded, without subtracting the time that the
-    /// recorder added.
+    /// Whether durations are used as recorded, without subtracting the recorder's time.
     pub raw: bool,
     /// Number of worker threads; 0 for as many as the machine has processors.
     pub workers: usize,
 }
 
-/// The results of [`details`] for some ops.
+/// The results of [`details`].
 #[derive(Clone, Debug)]
 pub struct Details {
     /// The start of the first call, in ticks.
     pub begin: u64,
     /// The ops, in the same order as in [`Options::ops`].
     pub ops: Vec<OpDetails>,
-    /// For each thread (process and thread index), the rates of each counter of the run. They cover
-    /// the calls of all ops on the thread. The threads with the most calls come first. Values are
-    /// as they were read, and durations as they were recorded.
+    /// For each thread (process and thread index), the rates of each counter of the run, over the
+    /// calls of all ops. The threads with the most calls come first. Values and durations are as
+    /// recorded.
     pub rates: Vec<((usize, usize), Vec<Rates>)>,
 }
 
-/// The details of one op, about its outermost calls. In a run with a budget, each timed call is
-/// counted as many times as the number of calls that it represents.
+/// The details of one op, about its outermost calls. In a run with a budget, each timed call counts
+/// as many times as the number of calls that it represents.
 #[derive(Clone, Debug, Default)]
 pub struct OpDetails {
     /// The durations on each thread in ns, sorted by process and thread index.
     pub threads: Vec<((usize, usize), Bins)>,
     pub drift: Drift,
-    /// The longest calls, sorted from the longest to the shortest.
+    /// The longest calls, the longest first.
     pub longest: Vec<LongCall>,
-    /// For each counter of the run, the number of calls for each combination of a bin of durations
-    /// and a bin of values.
+    /// For each counter of the run, the number of calls for each pair of bins of duration and
+    /// value.
     pub joints: Vec<Joint>,
 }
 
@@ -107,8 +103,7 @@ impl LongCall {
     }
 }
 
-/// Describes the calls of the ops in `options`. Reads every page once, and pages with nested calls
-/// twice.
+/// Describes the calls of the ops in `options`. Pages with nested calls are read twice.
 ///
 /// Memory: about 4 KiB per op and thread, and 50 KiB per op. The rates take 100 bytes for each
 /// worker, counter, thread of [`Options::threads`] and part of [`Options::rates`].
@@ -150,7 +145,6 @@ pub fn details(profile: &Profile, options: &Options<'_>) -> Details {
     Details { begin, ops: ops.into_iter().map(Found::finish).collect(), rates }
 }
 
-/// Returns the process and thread of the threads with the most calls.
 fn busiest(profile: &Profile, most: usize) -> Vec<(usize, usize)> {
     if profile.groups.counters() == 0 {
         return Vec::new();
@@ -171,7 +165,6 @@ fn no_rates(profile: &Profile, options: &Options<'_>) -> Vec<Rates> {
     vec![Rates::new(options.rates); profile.groups.counters()]
 }
 
-/// Returns the start of the profile's first call, in ticks.
 fn first_begin(profile: &Profile) -> u64 {
     let mut decoder = PageDecoder::new(profile);
     let mut first = u64::MAX;
@@ -187,7 +180,6 @@ fn first_begin(profile: &Profile) -> u64 {
     if first == u64::MAX { 0 } else { first }
 }
 
-/// The details of one op while they are collected.
 struct Found {
     threads: Vec<((usize, usize), Bins)>,
     /// Index of the thread of the last call, which is usually also the thread of the next call.
@@ -241,7 +233,6 @@ impl Found {
 
 struct Worker<'a> {
     profile: &'a Profile,
-    /// The threads whose rates are computed.
     busiest: &'a [(usize, usize)],
     numbers: &'a HashMap<Key, u32>,
     weights: Option<&'a Weights>,

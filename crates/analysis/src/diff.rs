@@ -1,5 +1,5 @@
-//! Compares runs: decides whether B is slower or faster than A, or takes the same time, and in
-//! which ops. A further result is that this cannot be decided.
+//! Compares runs: decides whether B is slower or faster than A, takes the same time, or whether
+//! this cannot be decided, and in which ops.
 //!
 //! ```text
 //!  Profile ─ recorded ─► rows of one run, each with its two statistics
@@ -11,15 +11,14 @@
 //! ```
 //!
 //! Calls of one run are not independent of each other, and runs that follow each other have more in
-//! common than runs an hour apart. So the comparison uses one number for each run, and compares
-//! only the two runs of a pair, which were recorded back to back in random order. docs/diff.md
-//! describes this procedure, and the rates of wrong verdicts that were measured for it and for
-//! other procedures.
+//! common than runs an hour apart. So the comparison uses one number for each run, and compares the
+//! two runs of a pair, which were recorded back to back in random order. docs/diff.md describes
+//! this procedure and its measured rates of wrong verdicts.
 //!
-//! Two statistics of a row are computed for each run. The *floor* is the 10th percentile of single
-//! calls, which other work on the machine changes least. The *typical* execution is the median over
-//! dispatches, where the duration of a dispatch is the sum of its workgroups. Half of the
-//! dispatches take no longer than this. For rows that are loops or modules, only a mean is known.
+//! A row has two statistics in each run. The *floor* is the 10th percentile of single calls, which
+//! other work on the machine changes least. The *typical* execution is the median over dispatches,
+//! where the duration of a dispatch is the sum of its workgroups. For rows that are loops or
+//! modules, only a mean is known.
 
 pub mod across;
 pub mod counters;
@@ -42,9 +41,8 @@ pub use whole::Whole;
 
 use crate::sampled::Estimated;
 
-/// With fewer pairs than this, no difference is tested. For example, 5 pairs have 32 combinations
-/// of signs, and at least two of these are as extreme as the observed one; 2 of 32 is more than
-/// 5 %.
+/// With fewer pairs than this, no difference is tested. 5 pairs have 32 combinations of signs, and
+/// at least two of these are as extreme as the observed one; 2 of 32 is more than 5 %.
 pub const FEWEST_PAIRS: usize = 6;
 
 /// The options of a comparison.
@@ -69,8 +67,8 @@ pub enum Untested {
 /// A statistic that is computed for each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Statistic {
-    /// 10th percentile of single calls, or of dispatches if the number of calls in a dispatch
-    /// differs between A and B.
+    /// 10th percentile of single calls, or of dispatches if A and B have different numbers of calls
+    /// in a dispatch.
     Floor,
     /// Median over dispatches.
     Typical,
@@ -111,30 +109,28 @@ pub struct Diff {
 /// A row of a comparison.
 #[derive(Clone, Debug)]
 pub struct DiffRow {
-    /// Whether both sides have the row, and how the rows of the two sides were matched.
+    /// How the rows of the two sides were matched.
     pub relation: Relation,
-    /// The rows of A that belong to this row. There are several only if B joins them in one row.
+    /// The rows of A; several if B joins them in one row.
     pub a: Vec<Identity>,
-    /// The rows of B that belong to this row. There are several only if a row of A is split in B.
+    /// The rows of B; several if a row of A is split in B.
     pub b: Vec<Identity>,
     /// Medians over the runs of each side; `None` if the side does not have the row.
     pub sides: [Option<Side>; 2],
-    /// The statistics that were compared: floor and typical execution, or the mean.
+    /// Floor and typical execution, or the mean.
     pub compared: Vec<Compared>,
     pub verdict: Verdict,
     /// The row's contribution to the difference between the runs. `None` if its time is no part of
     /// a run's time.
     pub part: Option<Part>,
-    /// Whether all runs of A made the same number of calls, all runs of B did, too, and these two
-    /// numbers differ.
+    /// Whether all runs of a side made the same number of calls, and the numbers of A and B differ.
     pub calls_differ: bool,
     /// The differences of counters and metrics.
     pub readings: Vec<ReadingDiff>,
 }
 
 impl DiffRow {
-    /// Returns the identity of the first row of B or, if B does not have the row, of the first row
-    /// of A. Its name is shown, except for split rows, which are shown with the name of A.
+    /// Returns the identity of the first row of B or, if B does not have the row, of A.
     pub fn identity(&self) -> Option<&Identity> {
         self.b.first().or(self.a.first())
     }
@@ -150,21 +146,20 @@ pub struct Side {
     /// Number of runs that have the row.
     pub runs: usize,
     pub calls: f64,
-    /// Number of dispatches, or number of calls if there are no dispatches.
+    /// Number of dispatches, or of calls if there are no dispatches.
     pub executions: f64,
     /// Sum of the durations.
     pub total_ns: Option<f64>,
     /// Sum of the self times.
     pub own_ns: Option<f64>,
-    /// The number of calls with its interval. `None` unless it is an estimate in some run.
+    /// The number of calls with its interval, if it is an estimate in some run.
     pub estimated_calls: Option<Estimated>,
-    /// The sum of the durations with its interval. `None` unless it is an estimate in some run.
+    /// The sum of the durations with its interval, if it is an estimate in some run.
     pub estimated_total_ns: Option<Estimated>,
 }
 
-/// Compares runs. An element of `pairs` consists of an index in `a` and an index in `b`: of two
-/// runs that were recorded back to back, in random order. `pairs` is empty if the runs are not
-/// paired.
+/// Compares runs. An element of `pairs` is an index in `a` and an index in `b`: of two runs that
+/// were recorded back to back, in random order. `pairs` is empty if the runs are not paired.
 pub fn compare(
     a: &[Recorded],
     b: &[Recorded],
@@ -177,8 +172,7 @@ pub fn compare(
         _ => None,
     };
     let sides = [a, b].map(|runs| values::Sides::new(runs, |run| run.rows.clone()));
-    // Rows of modules and activities are sorted by their times, so their order is not the order in
-    // which the program runs them.
+    // Rows of modules and activities are sorted by their times, not in the order of the program.
     let is_program = !matches!(options.by, By::Module | By::Activity)
         && !a.iter().chain(b).any(|run| run.is_unordered);
     let in_order = [0, 1].map(|side| if is_program { sides[side].in_first } else { 0 });

@@ -1,24 +1,21 @@
 //! Stores many durations compactly, and computes exact quantiles of them.
 //!
-//! The durations are stored in pieces. Growing adds a piece, and joining moves only the list of
-//! pieces, so neither needs a second copy of the durations. Quantiles of many durations are found
-//! by counting in two passes. The first pass counts the values of the upper 16 bits. The second
-//! pass counts the lower 16 bits of those durations whose upper bits are those of a wanted
-//! quantile. Two passes suffice for all quantiles together.
+//! The durations are stored in pieces. Growing adds a piece, and joining moves the list of pieces,
+//! so neither needs a second copy of the durations. Quantiles of many durations are found by
+//! counting in two passes: of the upper 16 bits, and of the lower 16 bits of the durations whose
+//! upper bits are those of a wanted quantile. Two passes suffice for all quantiles together.
 
-/// The largest number of durations in a piece.
 const PIECE: usize = 1 << 16;
-/// If there are fewer durations than this, quantiles are found by partitioning a copy, which takes
-/// less time than counting.
+/// With fewer durations than this, partitioning a copy takes less time than counting.
 const FEW: usize = 1 << 17;
 /// Number of values that half of the bits can have.
 const HALF: usize = 1 << 16;
 
-/// Durations in ticks. A duration takes four bytes, and at most an eighth of the memory is not
-/// used. The few durations longer than 2³²−1 ticks are stored separately.
+/// Durations in ticks. A duration takes four bytes, and about an eighth of the memory is not used.
+/// The few durations longer than 2³²−1 ticks are stored separately.
 #[derive(Clone, Debug, Default)]
 pub struct Durations {
-    /// Pieces that are complete: no more durations are added to them.
+    /// Pieces to which no more durations are added.
     full: Vec<Vec<u32>>,
     last: Vec<u32>,
     in_full: usize,
@@ -68,8 +65,7 @@ impl Durations {
 
     /// Adds the durations of `other`.
     pub fn append(&mut self, mut other: Self) {
-        // The longer one of the two last pieces remains the last piece. The shorter one is added to
-        // the complete pieces.
+        // The longer one of the two last pieces remains the last piece.
         if self.last.len() < other.last.len() {
             std::mem::swap(&mut self.last, &mut other.last);
         }
@@ -83,19 +79,18 @@ impl Durations {
     }
 
     /// Returns the quantile `q` (0 to 1) of all durations, interpolated linearly between the
-    /// closest ranks, as numpy's `percentile` does by default. `None` if there are no durations.
-    /// Takes linear time.
+    /// closest ranks, as numpy's `percentile` does by default. `None` without durations. Takes
+    /// linear time.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let [value] = self.quantiles([q]);
         value
     }
 
-    /// Returns several quantiles, in little more time than one quantile takes.
+    /// Returns several quantiles, in little more time than one takes.
     pub fn quantiles<const N: usize>(&self, parts: [f64; N]) -> [Option<f64>; N] {
         let Some(last) = self.len().checked_sub(1) else { return [None; N] };
         let places = parts.map(|q| last as f64 * q.clamp(0.0, 1.0));
         let rank_of = |place: f64| (place.floor() as usize).min(last);
-        // For each quantile, the rank below its position and the rank above it.
         let ranks = places.iter().flat_map(|place| {
             let rank = rank_of(*place);
             [rank, (rank + 1).min(last)]
@@ -117,8 +112,7 @@ impl Durations {
         })
     }
 
-    /// Returns the durations of these ranks. Ranks are counted from 0, beginning with the smallest
-    /// duration.
+    /// Returns the durations of these ranks, counted from 0 for the smallest duration.
     fn of_ranks(&self, ranks: &[usize]) -> Vec<u64> {
         let all = self.short();
         let is_short = |rank: &&usize| **rank < all;
@@ -140,7 +134,6 @@ impl Durations {
         ranks.iter().map(of_rank).collect()
     }
 
-    /// Returns the short durations of these ranks, by partitioning a copy.
     fn partition(&self, ranks: &[usize]) -> Vec<u32> {
         if ranks.is_empty() {
             return Vec::new();
@@ -150,14 +143,13 @@ impl Durations {
         ranks.iter().map(|rank| *values.select_nth_unstable(*rank).1).collect()
     }
 
-    /// Returns the short durations of these ranks, by counting.
     fn count(&self, ranks: &[usize]) -> Vec<u32> {
         let mut upper = vec![0u64; HALF];
         for piece in self.pieces() {
             piece.iter().for_each(|value| upper[(*value >> 16) as usize] += 1);
         }
-        // For each rank, the upper half of its value's bits, and its rank among the values with the
-        // same upper half.
+        // For each rank, the upper half of its value's bits, and its rank among the values with
+        // that half.
         let found: Vec<(u32, u64)> = ranks.iter().map(|rank| place(&upper, *rank as u64)).collect();
         let mut halves: Vec<u32> = found.iter().map(|(half, _)| *half).collect();
         halves.sort_unstable();
@@ -208,8 +200,7 @@ mod tests {
         assert_eq!(of(&[]).quantile(0.5), None);
         assert_eq!(of(&[7]).quantile(0.99), Some(7.0));
         assert_eq!(of(&[30, 10]).quantile(0.5), Some(20.0));
-        // Ranks are 0..=4. 0.99 · 4 = 3.96, so the quantile is 0.96 of the way from 40 to 1000:
-        // 961.6.
+        // 0.99 · 4 = 3.96, so the quantile is 0.96 of the way from 40 to 1000.
         assert_eq!(
             of(&[1000, 10, 40, 20, 30]).quantile(0.99),
             Some(1000.0 - 960.0 * (1.0 - 3.96 + 3.0))
@@ -225,7 +216,7 @@ mod tests {
         // The median is halfway between rank 1 (3) and rank 2 (2^40).
         assert_eq!(all.quantile(0.5), Some((1u64 << 39) as f64 + 1.5));
         assert_eq!(all.quantile(1.0), Some((big + 8) as f64));
-        // 0.75 · 3 = 2.25, so the quantile is a quarter of the way between the two long durations.
+        // 0.75 · 3 = 2.25: a quarter of the way between the two long durations.
         assert_eq!(all.quantile(0.75), Some(big as f64 + 2.0));
     }
 
@@ -239,8 +230,7 @@ mod tests {
 
     #[test]
     fn many_are_counted() {
-        // The test values include values with equal upper halves and values with equal lower
-        // halves.
+        // There are values with equal upper halves and values with equal lower halves.
         let value = |i: u64| [i * 7_919 % 50_000, 70_000 + i % 3, i << 12, 1 << 40][i as usize % 4];
         for calls in [FEW as u64 - 1, 3 * FEW as u64 + 5] {
             let (mut a, mut b) = (Durations::default(), Durations::default());

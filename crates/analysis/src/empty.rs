@@ -1,5 +1,5 @@
-//! Computes what an empty call adds to times and counters. The inputs are the calibrations of a
-//! process for one set of counters, and the time that readings took in the recorded calls.
+//! Computes what an empty call adds to times and counters, from the calibrations of a process for
+//! one set of counters, and from the time that readings took in the recorded calls.
 //!
 //! ```text
 //!  calibrations of all threads ─► mean, scatter ─┐
@@ -15,17 +15,18 @@
 //! - **Calibrations differ** from thread to thread. The interval contains the means of all
 //!   calibrations, each with its standard error.
 //! - **Colder caches.** Between two calls, the program replaces the recorder's data in the caches.
-//!   For counters of the kernel, the additional time that a reading takes in the program is known
-//!   ([`Place`]). A clock that runs during the reading (`task-clock`) also counts exactly this
-//!   time, so the value found in the program replaces that of its bracket. Any other counter whose
-//!   values scatter in the calibration may count more in the same proportion. A counter that has
-//!   the same value in every empty call (instructions, page faults) has this value in the program,
+//!   For counters of the kernel, it is known how much longer a reading takes in the program
+//!   ([`Place`]). A clock that runs during the reading (`task-clock`) counts this time, so the
+//!   value found in the program replaces that of its bracket. Any other counter whose values
+//!   scatter in the calibration may count more in the same proportion. A counter that has the same
+//!   value in every empty call (instructions, page faults) is assumed to have it in the program,
 //!   too.
 //! - **The processor overlaps** the clock reads with the code between and around them. This was
 //!   measured with functions of known length (`cargo xtask bench resolution`): depending on the
-//!   code before the call, the recorded duration of a call is too long by anything between 0 and
-//!   the whole duration of an empty call. So half of that duration is subtracted, and the interval
-//!   reaches from 0 to the whole duration. Half a step of the clock is added on both sides, because
+//!   code before the call, its recorded duration is too long by anything between 0 and the whole
+//!   duration of an empty call. So half of that duration is subtracted, and the interval reaches
+//!   from 0 to the whole duration. Half a step of the clock is added on both sides, because a loop
+//!   of calls can run in phase with the clock's steps.
 //!   a loop of calls can run in phase with the clock's steps.
 
 use profile::{Calibration, Profile};
@@ -36,14 +37,14 @@ use crate::estimate::Estimate;
 const PART_OF_DURATION: f64 = 0.5;
 /// A miss in a cache takes at least this long: the latency of the second level is 12 to 15 cycles.
 const MISS_NS: f64 = 3.0;
-/// If the time of readings in the program is not known, readings are assumed to take up to this
-/// many times as long there as in the calibration.
+/// If the time of readings in the program is not known, they are assumed to take up to this many
+/// times as long as in the calibration.
 const UNKNOWN_RATIO: f64 = 2.0;
 /// The quantile of the normal distribution for a two-sided 95 % interval.
 const Z: f64 = 1.96;
 
-/// What an empty bracket (a pair of readings without a call between them) adds to one quantity: to
-/// the duration in ticks, or to a counter.
+/// What an empty bracket (a pair of readings without a call between them) adds to the duration, in
+/// ticks, or to a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bracket {
     /// The mean over the brackets of the program.
@@ -65,19 +66,18 @@ impl Bracket {
 pub struct EmptyCall {
     /// Median duration in ticks.
     pub ticks: u64,
-    /// 10th and 90th percentile of the duration. Older profiles do not contain percentiles; then
-    /// this field and `ranges` are `None`.
+    /// 10th and 90th percentile of the duration. This field and `ranges` are `None` in older
+    /// profiles.
     pub ticks_range: Option<[u64; 2]>,
-    /// The median count of each counter of the run. `None` for a counter that was not calibrated.
+    /// The median count of each counter of the run; `None` if it was not calibrated.
     pub values: Vec<Option<u64>>,
     /// 10th and 90th percentile of each counter.
     pub ranges: Vec<Option<[u64; 2]>>,
     /// The time that the recorder adds to a call's recorded duration, in ticks.
     pub duration: Bracket,
-    /// The whole time by which a bracket lengthens a call around it, in ticks. This includes the
-    /// time outside of the duration of the bracket's own call.
+    /// The whole time by which a bracket lengthens a call around it, in ticks.
     pub whole: Bracket,
-    /// One element for each counter of the run; `None` if the counter was not calibrated.
+    /// The bracket of each counter of the run; `None` if it was not calibrated.
     pub counters: Vec<Option<Bracket>>,
 }
 
@@ -106,8 +106,7 @@ impl EmptyCall {
             let Some(bracket) = counter.as_mut().filter(|_| !info.simulated) else { continue };
             let mean = &mut bracket.mean;
             if is_clock(&info.name) {
-                // The clock counts from the moment of the first reading to the moment of the second
-                // reading.
+                // The clock counts from the moment of the first reading to that of the second.
                 let found = place.map(|place| Estimate {
                     value: place.reading_ns + inside.value,
                     low: place.reading_ns + inside.low,
@@ -130,12 +129,12 @@ impl EmptyCall {
 }
 
 impl EmptyCall {
-    /// Returns what a bracket adds to a counter of the call around it, in addition to what the
-    /// counter counts in the bracket's own call.
+    /// Returns what a bracket adds to a counter of the call around it, beyond what the counter
+    /// counts in the bracket's own call.
     ///
     /// For a clock of the thread, this is the rest of the bracket's time. Any other counter was
     /// read once before and once after the call, and the values of an empty call contain one of
-    /// these two readings. The other reading is believed to count the same, and the interval starts
+    /// these two readings. The other reading is assumed to count the same, and the interval starts
     /// at 0.
     pub(crate) fn outside(&self, profile: &Profile, counter: usize) -> Option<Estimate> {
         let own = self.counters.get(counter).copied().flatten()?.mean;
@@ -162,8 +161,7 @@ pub(crate) fn is_clock(name: &str) -> bool {
     name.contains("task-clock") || name.contains("cpu-clock")
 }
 
-/// Returns the calibration of a process for pages with exactly this set of counters. Calibrations
-/// with other sets are not used.
+/// Returns the calibration of a process for pages with this set of counters.
 pub(crate) fn calibration(profile: &Profile, process: usize, mask: u32) -> Option<&Calibration> {
     calibrations(profile, process, mask).next()
 }
@@ -190,7 +188,7 @@ pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option
     let simulated = |i: &usize| profile.manifest.counters.get(*i).is_some_and(|c| c.simulated);
     let counter = |i: usize| {
         value(i)?;
-        // The counter is simulated, so a bracket adds nothing to its values.
+        // A bracket adds nothing to a simulated counter.
         if simulated(&i) {
             return Some(Bracket::default());
         }
@@ -235,8 +233,8 @@ pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option
 }
 
 /// Returns the mean of one calibration, and its number of calls. Profiles of earlier versions have
-/// no sums. For them, the mean is only known to be near the median: between the 10th and the 90th
-/// percentile or, without percentiles, between 0 and twice the median.
+/// no sums. For them, the mean is near the median: between the 10th and the 90th percentile or,
+/// without percentiles, between 0 and twice the median.
 fn one(
     moments: Option<((f64, f64), u32)>,
     median: u64,
@@ -258,8 +256,8 @@ fn one(
     (Bracket { mean, deviation }, f64::from(calls.max(1)))
 }
 
-/// Joins several calibrations. The result is the mean over all of their calls, with an interval
-/// that contains the interval of every calibration.
+/// Joins several calibrations: the mean over all of their calls, with an interval that contains the
+/// intervals of all.
 fn joined(all: impl Iterator<Item = (Bracket, f64)>) -> Option<Bracket> {
     let (mut calls, mut value, mut variance) = (0.0, 0.0, 0.0);
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -276,8 +274,8 @@ fn joined(all: impl Iterator<Item = (Bracket, f64)>) -> Option<Bracket> {
     })
 }
 
-/// Returns the sum of two values whose errors may have the same cause: the lower ends of the
-/// intervals are added, and the upper ends, too.
+/// Returns the sum of two values whose errors may have the same cause, so the ends of the intervals
+/// are added.
 pub(crate) fn together(a: Estimate, b: Estimate) -> Estimate {
     Estimate { value: a.value + b.value, low: a.low + b.low, high: a.high + b.high }
 }

@@ -1,15 +1,14 @@
-//! Represents a value together with its 95 % confidence interval.
+//! A value together with its 95 % confidence interval.
 //!
-//! Values that are not exact are represented by an [`Estimate`]: values that were scaled up from a
-//! sample of the calls, and values from which the cost of an empty call was subtracted. The
-//! interval has the unit of the value. The interval contains the value, but need not be symmetric.
+//! Values that are not exact were scaled up from a sample of the calls, or have the cost of an
+//! empty call subtracted. The interval has the unit of the value, and need not be symmetric.
 
 use serde::Serialize;
 
 /// A value with its 95 % confidence interval. For an exact value, `low` = `high` = `value`.
 ///
 /// `low` may be negative even if the quantity cannot be negative. Then the value cannot be
-/// distinguished from zero. All three numbers are finite.
+/// distinguished from zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Estimate {
     /// The estimated value.
@@ -26,8 +25,7 @@ impl Estimate {
         Self { value, low: value, high: value }
     }
 
-    /// Makes a value whose interval reaches `half` to both sides. The sign of `half` does not
-    /// matter.
+    /// Makes a value whose interval reaches `half` to both sides, whatever the sign of `half`.
     pub fn within(value: f64, half: f64) -> Self {
         let half = half.abs();
         Self { value, low: value - half, high: value + half }
@@ -54,8 +52,7 @@ impl Estimate {
     }
 
     /// Whether the value can be distinguished from zero: it is exact, or the lower end of its
-    /// interval is above zero. Otherwise, if the quantity cannot be negative, it is only known to
-    /// be below `high`.
+    /// interval is above zero.
     pub fn is_resolved(&self) -> bool {
         self.is_exact() || self.low > 0.0
     }
@@ -65,7 +62,7 @@ impl Estimate {
         self.low <= value && value <= self.high
     }
 
-    /// Multiplies the value and its interval by a factor. A negative factor exchanges the ends.
+    /// Multiplies the value and its interval by a factor.
     pub fn times(self, factor: f64) -> Self {
         let (a, b) = (self.low * factor, self.high * factor);
         Self { value: self.value * factor, low: a.min(b), high: a.max(b) }
@@ -83,8 +80,8 @@ impl Estimate {
         Self { value, low: self.low.min(value), high: self.high.min(limit.high).max(value) }
     }
 
-    /// Returns the sum of two values whose errors are independent: the distances from the values to
-    /// the ends are added as squares.
+    /// Returns the sum of two values whose errors are independent: the distances to the ends are
+    /// added as squares.
     pub fn plus(self, other: Self) -> Self {
         let value = self.value + other.value;
         let below = (self.value - self.low).hypot(other.value - other.low);

@@ -1,6 +1,6 @@
-//! Computes statistics that can be merged exactly. The result is the same to the last bit, however
-//! the data was divided into parts, and in whatever order the parts are merged. Datasets of many
-//! ranks contain such statistics.
+//! Computes statistics that can be merged exactly: the result is the same to the last bit, however
+//! the data was divided into parts, and in whatever order they are merged. Datasets of many ranks
+//! contain such statistics.
 //!
 //! ```text
 //!  Profile ─ walk ──► one adder per worker ─ merge ─► Exact: one row per process and op
@@ -9,12 +9,11 @@
 //! ```
 //!
 //! The statistics are over the outermost calls of each op in each process. The time that the
-//! recorder added is subtracted from their durations, as in every other view. Here, each duration
-//! is rounded to a whole number of ns, as in the files of a dataset. A total of a [`crate::Row`] is
-//! a sum of fractions of ticks that is rounded only once, so [`Moments::x`] can differ from it by
-//! half a ns per call.
+//! recorder added is subtracted from their durations. Each duration is then rounded to a whole
+//! number of ns, as in the files of a dataset. A total of a [`crate::Row`] is rounded once, so
+//! [`Moments::x`] can differ from it by half a ns per call.
 //!
-//! Counters have the values that were read. Counters cannot be corrected call by call.
+//! Counters have the values that were read, because they cannot be corrected call by call.
 //!
 //! In a run with a budget, the durations of most calls are not known, so the result has no rows.
 //! [`crate::Summary`] has estimates for such a run.

@@ -1,5 +1,4 @@
-//! Finds the recorded variables whose values differ between the slow calls of an op and its other
-//! calls.
+//! Finds the recorded variables whose values differ between the slow calls of an op and its others.
 //!
 //! ```text
 //!  Profile ─ walk ─► drawn: at most 100,000 calls ─┬─► variables ─► findings: what stands out
@@ -7,11 +6,10 @@
 //! ```
 //!
 //! The analysed calls are the outermost ones of the op. The time that the recorder added is
-//! subtracted from their durations, as in every other view. Counters are as they were read: the
-//! recorder's bracket around a call adds about the same to each call, so it does not change which
-//! calls differ. Counters of time (clocks of the thread) are not variables, because they measure
-//! the duration itself. But the difference between the duration and such a clock, which is the time
-//! that the call was off a CPU, is a variable.
+//! subtracted from their durations. Counters are as they were read: the recorder adds about the
+//! same to each call, so it does not change which calls differ. Clocks of the thread measure the
+//! duration itself, so they are not variables. But the duration minus such a clock is one: the time
+//! that the call was off a CPU.
 //!
 //! A variable that is associated with slow calls need not be the reason why they are slow.
 
@@ -59,28 +57,26 @@ pub enum What {
     Workgroup,
     /// The types and shapes of the call's arguments.
     Arguments,
-    /// Whether the call ended on a CPU other than that of the call that was recorded before it on
-    /// its thread.
+    /// Whether the call ended on another CPU than the call recorded before it on its thread.
     Moved,
     /// A counter of the run, by its index.
     Counter(usize),
-    /// The time that the call was off a CPU: its duration minus the count of a clock of its thread.
+    /// The time that the call was off a CPU.
     OffCpu,
     /// The number of other threads that were in a call when this call began.
     OtherThreads,
-    /// The number of calls of the op with this key that were running on other threads when the call
-    /// began.
+    /// The number of calls of the op with this key on other threads when the call began.
     Beside(Key),
 }
 
-/// A class of calls that have the same value, or similar values, of a variable.
+/// A class of calls with the same value, or similar values, of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A thread: process index and thread index.
     Thread(usize, usize),
     Process(usize),
     Cpu(u32),
-    /// Workgroups with linear numbers from the first number to the last, inclusive.
+    /// Workgroups with linear numbers from the first to the last, inclusive.
     Workgroups(u32, u32),
     /// The arguments of an op.
     Arguments(OpId),
@@ -91,12 +87,12 @@ pub enum Class {
 /// The variables that are associated with the slow calls of an op. Durations are in ns.
 #[derive(Clone, Debug)]
 pub struct Explained {
-    /// The rows of the op. There are several if they differ only in their arguments.
+    /// The rows of the op, which differ in their arguments.
     pub keys: Vec<Key>,
     /// Number of the op's recorded outermost calls.
     pub calls: u64,
-    /// Number of analysed calls: a sample of at most [`MOST_CALLS`] calls, and the first call of
-    /// each thread.
+    /// Number of analysed calls: a sample of at most [`MOST_CALLS`], and the first call of each
+    /// thread.
     pub used: usize,
     /// The variables that were analysed.
     pub asked: Vec<What>,
@@ -105,7 +101,7 @@ pub struct Explained {
 }
 
 impl Explained {
-    /// Returns the class of variable `what` that has the number `class` in [`Effect::Class`].
+    /// Returns the class with this number of [`Effect::Class`].
     pub fn class(&self, what: What, class: u32) -> Option<Class> {
         self.classes.get(&what)?.get(class as usize).copied()
     }
@@ -116,13 +112,13 @@ impl Explained {
     }
 }
 
-/// Explains each of these ops. An op is given by its rows, which differ only in their arguments.
-/// With `raw`, durations are used as they were recorded. `workers` is the number of threads; 0 for
-/// as many as the machine has processors.
+/// Explains each of these ops. An op is given by its rows, which differ in their arguments. With
+/// `raw`, durations are used as recorded. `workers` is the number of threads; 0 for as many as the
+/// machine has processors.
 ///
-/// Reads all pages once, pages with nested calls twice, and all pages once more if there are
-/// several threads. Memory: for each worker and for up to 200,000 calls of each op, 64 bytes per
-/// call plus 8 for each counter; and at most 256 MiB to count the calls on other threads.
+/// Pages with nested calls are read twice. If there are several threads, all pages are read once
+/// more. Memory: for each worker and for up to 200,000 calls of each op, 64 bytes per call plus 8
+/// for each counter; and 256 MiB to count the calls on other threads.
 pub fn explain(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -> Vec<Explained> {
     let workers = match workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -226,7 +222,7 @@ fn one(
     }
 }
 
-/// The variables of some calls. A variable that has the same value in all calls is left out.
+/// The variables of some calls. A variable with the same value in all calls is left out.
 struct Variables<'a> {
     calls: &'a [Call],
     all: Vec<Variable>,
@@ -242,8 +238,8 @@ impl Variables<'_> {
         }
     }
 
-    /// Adds a variable with classes. Each of the most frequent values gets a class of its own, and
-    /// the other values share a class.
+    /// Adds a variable with classes. The most frequent values get classes of their own, and the
+    /// others share one.
     fn classes<K: Ord + Copy>(
         &mut self,
         what: What,

@@ -1,6 +1,4 @@
-//! Computes the self times of nested calls. The result for a call is a [`Mark`]: the call's self
-//! time, the time that the recorder added to the call, and whether another call of the same row is
-//! around it.
+//! Computes the self times of nested calls, and what else a [`Mark`] contains.
 //!
 //! ```text
 //!  a thread's pages over time   ├ 1 ┤ ├ 2 ┤   ├──── 5 ────┤   ├ 6 ┤
@@ -13,9 +11,9 @@
 //! in time, [`crate::clusters`]) must be processed in the order in which they begin. Pages can have
 //! another order, because calls are recorded when they end, and imported traces can have any order.
 //! So the calls are collected in rounds. Each round takes as many of the earliest remaining calls
-//! as fit into a buffer, and decodes only the pages that may contain some of these calls. The mark
-//! of a call takes about twelve bytes, and is kept until all calls of its page have ended. Then the
-//! page is passed on with its marks. Usually its decoded columns are still in memory then.
+//! as fit into a buffer, and decodes the pages that may contain some of them. The mark of a call
+//! takes about twelve bytes, and is kept until all calls of its page have ended. Then the page is
+//! passed on with its marks.
 //!
 //! **Compensation.** The recorder makes a call longer by a part of the call's own bracket, and by
 //! the whole brackets of all calls inside. The part of an inner call's bracket that is outside of
@@ -27,8 +25,7 @@
 //! ```
 //!
 //! A bracket cannot have taken more time than the call took. So at most the whole self time of a
-//! call is subtracted, which keeps all values from becoming negative, and every part from becoming
-//! larger than its whole.
+//! call is subtracted: no value becomes negative, and no part larger than its whole.
 
 mod decoded;
 
@@ -50,13 +47,11 @@ use decoded::{AHEAD, Ahead, Decoded, decode_ahead};
 /// processor's caches.
 const FIRST_ROUND: usize = 1 << 14;
 
-/// The largest number of calls that a round takes. Rounds become larger if pages have calls of many
-/// rounds, as in imported traces in any order: otherwise each of these rounds would decode all of
-/// these pages.
+/// The largest number of calls that a round takes. Rounds grow if pages have calls of many rounds,
+/// as in imported traces in any order: each of these rounds would decode all of these pages.
 pub(crate) const ROUND: usize = 1 << 18;
 
-/// How many decoded pages are kept: as many as together have about the calls that this number of
-/// rounds takes. A round looks at
+/// How many decoded pages are kept: with about the calls of this number of rounds. A round looks at
 /// the calls of more than two rounds before it knows which calls are the earliest, and the next
 /// round needs most of these pages again.
 const PAGES_OF_ROUNDS: usize = 4;
@@ -73,21 +68,19 @@ pub(crate) const NO_ROW: u32 = u32::MAX;
 
 /// Assigns calls to rows of a table, and to the nodes of a tree of calls.
 pub(crate) trait Rows {
-    /// Appends the row of each call of a page. Appends [`NO_ROW`] for a call that belongs to no
-    /// row.
+    /// Appends the row of each call of a page, or [`NO_ROW`] for a call without a row.
     fn rows_of(&mut self, columns: &Columns, rows: &mut Vec<u32>);
 
     /// Returns the tree node for a call of `row` that is directly inside of a call of the node
-    /// `parent`. [`NO_ROW`] stands for no node. Only trees have nodes.
+    /// `parent`, or [`NO_ROW`].
     fn child(&mut self, _parent: u32, _row: u32) -> u32 {
         NO_ROW
     }
 }
 
-/// Receives the marks of pages.
 pub(crate) trait Marked: Rows {
-    /// Receives the marks of the calls of a page. `number` is the page's index in its cluster. The
-    /// function is called once for each page, in any order.
+    /// Receives the marks of the calls of a page, once for each page, in any order. `number` is the
+    /// page's index in its cluster.
     fn page(&mut self, number: usize, columns: &Columns, marks: Marks);
 }
 
@@ -109,11 +102,10 @@ impl<F: FnMut(&Columns, &mut Vec<u32>)> Marked for OnlyRows<F> {
     }
 }
 
-/// The marks of the calls of one page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks {
-    /// For each call: its self time, the time subtracted from its self time, and the time
-    /// subtracted from its duration.
+    /// For each call: its self time, the time subtracted from it, and the time subtracted from its
+    /// duration.
     parts: Vec<[u32; 3]>,
     inner: Vec<bool>,
     /// The node of each call; empty without nodes.
@@ -148,7 +140,6 @@ impl Marks {
         self.nodes.get(at).copied().unwrap_or(NO_ROW)
     }
 
-    /// Returns the mark of call `at` of the page.
     pub fn of(&self, at: usize) -> Mark {
         let Some(parts) = self.parts.get(at) else { return Mark::default() };
         let value = |place: u8| match parts[usize::from(place)] {
@@ -159,7 +150,7 @@ impl Marks {
     }
 }
 
-/// The results for a cluster (pages that overlap in time) besides the marks.
+/// The results for a cluster besides the marks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Found {
     /// The time in which any call was running, in ticks.
@@ -175,16 +166,13 @@ struct Begun {
     begin: u64,
     not_end: u64,
     order: u64,
-    /// The index of the call's page in the cluster.
     page: u32,
     at: u32,
     row: u32,
     export: u32,
-    /// The class of the call's bracket.
     bracket: Option<u32>,
 }
 
-/// A call that has begun but not yet ended.
 struct Open {
     /// The time that the call's own bracket, and the brackets of the calls directly inside, added
     /// to the call's self time.
@@ -192,12 +180,10 @@ struct Open {
     /// The time that was subtracted from the calls directly inside.
     inside: u64,
     inner: bool,
-    /// Whether a call inside of this one has ended.
     has_inside: bool,
     node: u32,
 }
 
-/// Marks the calls of clusters, one after the other.
 pub(crate) struct Marker<'a, 'b> {
     profile: &'a Profile,
     decoded: Decoded<'a>,
@@ -237,7 +223,7 @@ impl<'a, 'b> Marker<'a, 'b> {
     }
 
     /// Marks the calls of all these pages, which belong to one thread. `rows` must append the row
-    /// of each call of a page, or [`NO_ROW`] for a call without a row.
+    /// of each call of a page, or [`NO_ROW`].
     pub fn mark(
         &mut self,
         pages: &[PageSpan],
@@ -331,8 +317,8 @@ impl<'a, 'b> Marker<'a, 'b> {
     }
 }
 
-/// Ends the thread that decodes pages ahead, also if marking panics: the thread would wait forever
-/// until its pages are taken, and its scope would wait for the thread.
+/// Ends the thread that decodes pages ahead, also if marking panics: it would wait forever until
+/// its pages are taken, and its scope would wait for it.
 struct EndsAhead<'x, 'a, 'b>(&'x mut Marker<'a, 'b>);
 
 impl Drop for EndsAhead<'_, '_, '_> {
@@ -344,7 +330,6 @@ impl Drop for EndsAhead<'_, '_, '_> {
 /// The state while the calls of a cluster start and end.
 struct Walk<'b> {
     brackets: &'b Brackets,
-    /// The pages of the cluster.
     pages: &'b [PageSpan],
     marks: Vec<Marks>,
     /// For each page from which calls were taken, the number of its calls that have not ended yet.
@@ -466,8 +451,7 @@ impl Marker<'_, '_> {
     }
 }
 
-/// Keeps the `n` calls that come first in the order of [`Begun`], and returns the last call that is
-/// kept.
+/// Keeps the `n` calls that come first in the order of [`Begun`], and returns the last of them.
 fn keep(calls: &mut Vec<Begun>, n: usize) -> Option<Begun> {
     if calls.len() > n {
         calls.select_nth_unstable(n - 1);
@@ -486,7 +470,7 @@ mod tests {
     use super::*;
     use crate::clusters::clusters;
 
-    /// A profile with 40 pages that are one cluster: a call of the last page is around all others.
+    /// 40 pages that are one cluster: a call of the last page is around all others.
     fn nested() -> (testkit::Scratch, Profile) {
         let mut script = ProfileScript::monotonic();
         let process = script.process(1);
@@ -521,7 +505,6 @@ mod tests {
         clusters(spans.into_iter()).remove(0)
     }
 
-    /// Adds up self times, and panics at a page.
     #[derive(Default)]
     struct Sum {
         own: u64,
@@ -571,7 +554,6 @@ mod tests {
         let mut sum = Sum { panics_at: Some(0), ..Sum::default() };
         let marked = catch_unwind(AssertUnwindSafe(|| marker.mark_at(&spans, &mut sum, None)));
         assert!(marked.is_err());
-        // The marker can still be used.
         let mut sum = Sum::default();
         assert_eq!(marker.mark_at(&spans, &mut sum, None).busy, 5_000);
     }

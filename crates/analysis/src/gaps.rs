@@ -7,10 +7,10 @@
 //!                    a ─ b               b ─ a    a ─ b               b ─ (end)
 //! ```
 //!
-//! A gap is a part of a thread's life in which no call of the thread was running. The calls inside
-//! of other calls are ignored. The gaps of a thread, plus the time that the recorder added to the
-//! calls' durations, are the time that a report calls *between*. Times are as recorded, so the
-//! recorder's own time between calls is part of the gaps.
+//! A gap is a part of a thread's life in which no call of the thread was running. The gaps of a
+//! thread, plus the time that the recorder added to the calls' durations, are the time that a
+//! report calls *between*. Times are as recorded, so the recorder's own time between calls is part
+//! of the gaps.
 //!
 //! Workers read pages in any order. A page without nested calls, or a cluster (pages with nested
 //! calls that overlap in time), is processed as a whole: the worker adds the gaps inside of it, and
@@ -34,14 +34,14 @@ use crate::table::{Key, devices};
 use crate::threads::{ThreadTime, threads_of_program};
 
 /// Each worker keeps separate sums for at most this many pairs of ops. Further pairs of a thread
-/// are added up in one row.
+/// share one row.
 const MOST_PAIRS: usize = 100_000;
 
-/// At most this many lengths of a pair's gaps are stored one by one. If there are more gaps, they
-/// are counted in a histogram.
+/// At most this many lengths of a pair's gaps are stored one by one. More gaps are counted in a
+/// histogram.
 const FEW: usize = 64;
 
-/// The calls or the moment at one end of a gap.
+/// One end of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
     /// A call of this op: [`Key::Op`] or [`Key::Unknown`].
@@ -63,9 +63,9 @@ pub struct Gap {
     pub before: Side,
     /// Number of gaps.
     pub times: u64,
-    /// The sum of the gaps, in ticks.
+    /// The sum of the gaps.
     pub total: u64,
-    /// The median of the gaps, in ticks. For more than 64 gaps, its error is at most 1/128.
+    /// The median of the gaps. For more than 64 gaps, its error is at most 1/128.
     pub median: f64,
     pub longest: u64,
     /// The start of the longest gap.
@@ -75,22 +75,20 @@ pub struct Gap {
 /// The gaps of all threads of the program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gaps {
-    /// The rows, one per thread and pair of ops. The row with the longest sum is first.
+    /// The rows, one per thread and pair of ops, the longest sum first.
     pub rows: Vec<Gap>,
     /// The time in ns in which threads were in no call, added up over all threads. It is the sum of
     /// the rows, plus `recorder_ns`.
     pub between_ns: f64,
-    /// The part of the durations of calls that the recorder added, in ns. 0 if nothing was
-    /// subtracted.
+    /// The part of the durations of calls that the recorder added, in ns.
     pub recorder_ns: f64,
     /// The sum over all threads of the time from the first call to the last known moment, in ns.
     pub wall_ns: f64,
-    /// The times between the calls of each level, for threads that have calls inside of calls.
-    /// Empty if they were not requested.
+    /// The times between the calls of each level, for threads that have calls inside of calls, if
+    /// requested.
     pub levels: Vec<Level>,
     /// For each thread with calls, its time in calls and its wall time, in ns.
     lives: HashMap<(usize, usize), (f64, f64)>,
-    /// The length of a tick in ns.
     ns_per_tick: f64,
 }
 
@@ -136,12 +134,11 @@ impl Gaps {
         if self.wall_ns > 0.0 { self.between_ns / self.wall_ns } else { 0.0 }
     }
 
-    /// Returns the gaps of each thread. The thread with the most time in calls is first. The others
-    /// follow, the longest sum first.
+    /// Returns the gaps of each thread. The thread with the most time in calls is first, then the
+    /// longest sum.
     pub fn of_threads(&self) -> Vec<OfThread<'_>> {
         let mut threads: HashMap<(usize, usize), (u64, &Gap)> = HashMap::new();
         for row in &self.rows {
-            // Rows are sorted, so the first row of a thread is the one with the longest sum.
             let (sum, _) = threads.entry(row.thread).or_insert((0, row));
             *sum = sum.saturating_add(row.total);
         }
@@ -149,16 +146,14 @@ impl Gaps {
         threads.sort_by_key(|(sum, most)| (std::cmp::Reverse(*sum), most.thread));
         let life = |most: &Gap| self.lives.get(&most.thread).copied().unwrap_or_default();
         let in_calls = |(_, most): &(u64, &Gap)| life(most).0;
-        // If several threads have the same time in calls, the one that is first in the list is
-        // chosen.
+        // `rev`: of equal threads, the first in the list is chosen.
         let busiest = (0..threads.len())
             .rev()
             .max_by(|a, b| in_calls(&threads[*a]).total_cmp(&in_calls(&threads[*b])));
         if let Some(busiest) = busiest {
             threads[..=busiest].rotate_right(1);
         }
-        // The time that the recorder added to calls is treated as time between calls, as in every
-        // other view.
+        // The time that the recorder added to calls counts as time between calls.
         let of = |(sum, most): (u64, _)| {
             let (in_calls, wall_ns) = life(most);
             let gaps_ns = sum as f64 * self.ns_per_tick;
@@ -176,8 +171,7 @@ impl Gaps {
 
 #[derive(Clone, Copy, Debug)]
 pub struct OfThread<'a> {
-    /// The thread's time in no call, in ns: the sum of its gaps, plus the time that the recorder
-    /// added to its calls.
+    /// The sum of the thread's gaps, plus the time that the recorder added to its calls, in ns.
     pub total_ns: f64,
     /// The time from the thread's first call to its last known moment, in ns.
     pub wall_ns: f64,
@@ -185,17 +179,16 @@ pub struct OfThread<'a> {
     pub most: &'a Gap,
 }
 
-/// A thread, and the two sides of a gap.
 type Beside = ((usize, usize), Side, Side);
 
 /// Identifies the op of a call before names are looked up, as process index and export.
 type Place = (u32, u32);
 
-/// The thread and the two ops of a gap. Gaps with equal pairs are added up.
+/// The thread and the two ops of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Pair {
     thread: (usize, usize),
-    /// The op before the gap, and the op after it. `None` stands for any ops.
+    /// The ops before and after the gap. `None` stands for any ops.
     ops: Option<(Place, Place)>,
 }
 
@@ -208,7 +201,7 @@ struct Sum {
     longest_at: u64,
     lengths: Lengths,
     /// Index of the pair that followed this pair the last time. A model makes the same calls in
-    /// each run, so the same pair usually follows again.
+    /// each run, so it usually follows again.
     then: usize,
 }
 
@@ -223,11 +216,10 @@ impl Sum {
     }
 }
 
-/// The lengths of gaps, from which their median is computed. The variant depends only on the number
-/// of gaps, and not on the order in which the workers' gaps are merged.
+/// The lengths of gaps. The variant depends on the number of gaps, and not on the order in which
+/// the workers' gaps are merged.
 #[derive(Clone, Debug)]
 enum Lengths {
-    /// Each length.
     Few(Vec<u64>),
     Many(Histogram),
 }
@@ -267,8 +259,8 @@ impl Lengths {
         }
     }
 
-    /// Returns the median in ticks; 0 without lengths. The result is limited to `longest`, because
-    /// a histogram represents a value by the middle of its bucket, which may be above `longest`.
+    /// Returns the median in ticks; 0 without lengths. The middle of a histogram's bucket may be
+    /// above `longest`, so the result is limited to it.
     fn median(self, longest: u64) -> f64 {
         match self {
             Self::Few(mut all) if !all.is_empty() => {
@@ -293,21 +285,19 @@ pub(crate) struct Edge {
     last: Place,
 }
 
-/// Which times between calls a worker collects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Gaps,
     GapsAndLevels,
 }
 
-/// The gaps and edges that were found so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gathered {
     sums: Vec<Sum>,
     places: HashMap<Pair, usize>,
     last: usize,
     edges: Vec<Edge>,
-    /// The calls of each level, if they were requested.
+    /// The calls of each level, if requested.
     pub levels: Option<LevelSums>,
 }
 
@@ -404,7 +394,7 @@ impl Gathered {
         let ns_per_tick = profile.timeline.ns_per_tick();
         let on_device = devices(profile);
         let is_thread = |process: usize| on_device.get(process) == Some(&false);
-        // An op can have several exports. The gaps of all of them are added up.
+        // An op can have several exports, whose gaps are added up.
         let mut rows: BTreeMap<Beside, (Gap, Lengths)> = BTreeMap::new();
         let mut put = |gap: Gap, lengths: Lengths| {
             let known = rows.entry((gap.thread, gap.after, gap.before));
@@ -462,7 +452,6 @@ impl Gathered {
     }
 }
 
-/// Returns the op of a call, as in a table by op.
 fn key(profile: &Profile, (process, export): Place) -> Key {
     match profile.ops.of(process as usize, export) {
         Some(op) => Key::Op(profile.ops.row_of(op)),
@@ -527,13 +516,12 @@ mod tests {
 
     #[test]
     fn pairs_of_neighbours_add_up() {
-        // The gaps from op 1 to op 2 are 5 and 7, and the gap from 2 to 1 is 10. Between two calls
-        // that touch, there is no gap.
+        // The gaps from op 1 to op 2 are 5 and 7, and the gap from 2 to 1 is 10.
         let calls = [(1, 0, 10), (2, 15, 20), (1, 30, 40), (2, 47, 50), (3, 50, 60)];
         let found = sums(&gathered(&[&calls]));
         assert_eq!(found, [(1, 2, 2, 12, 7, 40), (2, 1, 1, 10, 10, 20)]);
-        // Two workers read the same calls, each a part of them. `finish` would add the gap between
-        // the two parts.
+        // Two workers read a part of the calls each. `finish` would add the gap between the two
+        // parts.
         let mut two = gathered(&[&calls[..2]]);
         two.merge(gathered(&[&calls[2..]]));
         assert_eq!(sums(&two), [(1, 2, 2, 12, 7, 40)]);
@@ -550,7 +538,7 @@ mod tests {
         assert_eq!(of(&[]).median(0), 0.0);
         assert_eq!(of(&[900, 100, 200]).median(900), 200.0);
         assert_eq!(of(&[900, 100, 300, 200]).median(900), 250.0);
-        // The error of the median of many gaps is at most 1/128, however they were merged.
+        // However they were merged, the error is at most 1/128.
         let all: Vec<u64> = (0..1_000).map(|n| (n * 7_919) % 1_000 * 1_000 + 1_000).collect();
         let median = of(&all).median(1_000_000);
         assert!((median / 500_000.0 - 1.0).abs() <= 1.0 / 128.0, "{median}");

@@ -10,17 +10,16 @@
 //! ```
 //!
 //! If several calls are running at one moment, the one that began last owns it. For properly nested
-//! calls, this is the usual self time: the call's duration minus the durations of the calls
-//! directly inside. Calls can also overlap in other ways (in rows of a trace that are not threads),
-//! but no moment is ever counted twice. So the self times of a thread always add up to the time in
-//! which any of its calls was running.
+//! calls, the self time is the call's duration minus the durations of the calls directly inside.
+//! Calls can also overlap in other ways (in rows of a trace that are not threads), but no moment is
+//! counted twice. So the self times of a thread add up to the time in which any of its calls was
+//! running.
 
 /// Computes the self times of the calls of one thread, which must be added in the order in which
 /// they begin. The needed memory grows with the depth of nesting.
 #[derive(Clone, Debug)]
 pub struct Innermost<T> {
-    /// Calls that have begun and have not ended. Each of them ends no later than the one before it
-    /// in the list.
+    /// Calls that have begun and not ended. Each ends no later than the one before it in the list.
     open: Vec<Open<T>>,
     now: u64,
     busy: u64,
@@ -42,8 +41,8 @@ impl<T> Default for Innermost<T> {
 
 impl<T> Innermost<T> {
     /// Adds a call from `begin` to `end`. It must not begin before the previous call. Of calls that
-    /// begin together, the longest must be added first. As soon as a call cannot own any more time,
-    /// this function calls `done` with the call's `of` and its self time.
+    /// begin together, the longest must be added first. `done` is called with the `of` and the self
+    /// time of each call that cannot own any more time.
     #[inline]
     pub fn call(&mut self, begin: u64, end: u64, of: T, mut done: impl FnMut(T, u64)) {
         self.advance(begin, &mut done);
@@ -57,7 +56,7 @@ impl<T> Innermost<T> {
         self.open.push(Open { end, own: 0, of });
     }
 
-    /// Ends all calls that have not ended yet. This must be called after the last call was added.
+    /// Ends all calls that have not ended yet. Must be called after the last call was added.
     pub fn finish(&mut self, mut done: impl FnMut(T, u64)) {
         self.advance(u64::MAX, &mut done);
         while let Some(top) = self.open.pop() {
@@ -70,9 +69,9 @@ impl<T> Innermost<T> {
         self.busy
     }
 
-    /// Returns the number of calls that began inside of another call and ended after it. It is 0 if
-    /// and only if all calls are properly nested or disjoint. Otherwise it is a lower bound: once a
-    /// call has outlived the call around it, further calls that do so are not counted.
+    /// Returns the number of calls that began inside of another call and ended after it. It is a
+    /// lower bound: once a call has outlived the call around it, further calls that do so are not
+    /// counted. 0 means that all calls are properly nested or disjoint.
     pub fn overlapping(&self) -> u64 {
         self.overlapping
     }
@@ -112,17 +111,14 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // This is the example at the top of this file.
+        // The example at the top of this file.
         assert_eq!(own(&[(10, 35), (12, 20), (15, 18), (25, 40)]), (vec![2 + 5, 5, 3, 15], 30, 1));
         assert_eq!(own(&[]), (vec![], 0, 0));
         assert_eq!(own(&[(0, 0), (0, u64::MAX)]).1, u64::MAX);
         // Of equal calls, the last one is the innermost. Calls without duration own nothing.
         assert_eq!(own(&[(5, 9), (5, 9), (5, 5), (9, 9)]), (vec![0, 4, 0, 0], 4, 0));
-        // A child ends together with its parent.
         assert_eq!(own(&[(0, 10), (4, 10), (10, 12)]), (vec![4, 6, 2], 12, 0));
-        // Each call begins in the one before it and ends after it.
         assert_eq!(own(&[(0, 10), (5, 15), (12, 20)]), (vec![5, 7, 8], 20, 2));
-        // The last call ends after all the calls in which it began.
         assert_eq!(own(&[(0, 10), (1, 9), (2, 12)]), (vec![1, 1, 10], 12, 1));
     }
 }

@@ -1,8 +1,8 @@
 //! Adds up independent estimates, and computes the 95 % confidence interval of the sum.
 //!
-//! Runs under a budget ([`crate::sampled`]) and loops of which only some hits are timed
+//! Runs under a budget ([`crate::sampled`]) and loops of which some hits are timed
 //! ([`crate::loops`](mod@crate::loops)) are such sums. Comparisons of runs
-//! ([`crate::diff`](mod@crate::diff)) use only `student`.
+//! ([`crate::diff`](mod@crate::diff)) use `student`.
 
 pub(crate) mod student;
 
@@ -17,14 +17,13 @@ pub struct Sum {
     pub(crate) variance: f64,
     /// Σ Vᵢ²/νᵢ over the estimates, from which the degrees of freedom are computed.
     pub(crate) satterthwaite: f64,
-    /// The third central moment of the estimate, from which its skewness is computed; 0 if it is
-    /// not known.
+    /// The third central moment of the estimate, for its skewness; 0 if it is not known.
     pub(crate) third: f64,
-    /// An upper bound of the third central moment. It is only set for the hits of loops.
+    /// An upper bound of the third central moment, for the hits of loops.
     pub(crate) lopsided: f64,
     /// Whether the sum includes an estimate for hits that were not timed.
     pub(crate) sampled: bool,
-    /// Whether the variance of a part of the sum is unknown, for example because there were too few
+    /// Whether the variance of a part of the sum is unknown, for example because of too few
     /// samples.
     pub(crate) unknown: bool,
 }
@@ -35,8 +34,8 @@ impl Sum {
         Self { value, ..Self::default() }
     }
 
-    /// Makes an estimate with this variance, these degrees of freedom (at least 1) and this third
-    /// central moment. `variance` is `None` if there are too few samples to know it.
+    /// Makes an estimate with this variance, these degrees of freedom and this third central
+    /// moment. `variance` is `None` if there are too few samples to know it.
     pub fn sampled(value: f64, variance: Option<f64>, freedom: f64, third: f64) -> Self {
         let Some(variance) = variance else {
             return Self { value, unknown: true, ..Self::default() };
@@ -45,24 +44,23 @@ impl Sum {
         Self { value, variance, satterthwaite, third, ..Self::default() }
     }
 
-    /// Returns the 95 % interval, without assuming that it is symmetric. `None` if it is not known.
-    /// Most samples of a skewed population (where a few calls are very slow) contain too few of the
-    /// slow calls, so the interval must reach further up than down. The ends are computed as by
-    /// Hall, *On the removal of skewness by transformation* (Journal of the Royal Statistical
-    /// Society B 54, 1992).
+    /// Returns the 95 % interval, or `None` if it is not known. It need not be symmetric: most
+    /// samples of a skewed population (where a few calls are very slow) contain too few of the slow
+    /// calls, so the interval must reach further up than down. The ends are those of Hall, *On the
+    /// removal of skewness by transformation* (Journal of the Royal Statistical Society B 54,
+    /// 1992).
     pub fn interval(&self) -> Option<Estimate> {
         let Self { value, variance, .. } = *self;
         if self.unknown || !value.is_finite() || !variance.is_finite() {
             return None;
         }
-        // A variance that should be 0 may be slightly above it, because subtracting sums leaves
-        // rounding errors.
+        // A variance that should be 0 may be slightly above it, because of rounding errors.
         if variance <= (value * 1e-12).powi(2) {
             return Some(Estimate::exact(value));
         }
         let (t, error) = (t95(variance * variance / self.satterthwaite), variance.sqrt());
         let skew = self.third / (error * variance);
-        // If the skewness is this small, the distances of the two ends differ by less than a
+        // With this little skewness, the distances of the two ends differ by less than a
         // thousandth.
         if skew.abs() < 1e-3 {
             return Some(Estimate::within(value, t * error));
@@ -85,8 +83,7 @@ impl Sum {
         self.variance == 0.0 && !self.unknown
     }
 
-    /// Returns the sum without `part`, which must be one of the independent estimates that were
-    /// added to it.
+    /// Returns the sum without `part`, which must be one of the independent estimates in it.
     pub fn without(&self, part: &Self) -> Self {
         Self {
             value: self.value - part.value,
@@ -121,7 +118,7 @@ impl Sum {
         })
     }
 
-    /// Adds another sum.
+    /// Adds another independent sum.
     pub fn add(&mut self, other: &Self) {
         self.value += other.value;
         self.third += other.third;
@@ -143,13 +140,12 @@ impl Sum {
         self.unknown |= other.unknown;
     }
 
-    /// Returns the same sum, marked as an estimate for hits that were not timed.
+    /// Marks the sum as an estimate for hits that were not timed.
     #[cfg(test)]
     pub(crate) fn of_sample(self) -> Self {
         Self { sampled: true, ..self }
     }
 
-    /// Whether the sum includes an estimate for hits that were not timed.
     pub(crate) fn is_sampled(&self) -> bool {
         self.sampled
     }

@@ -1,6 +1,5 @@
-//! Adds up the activities that ops launched on devices. While the program was recorded, the plugins
-//! must have got an id of each op that launched something. An activity's event then contains the id
-//! of its op.
+//! Adds up the activities that ops launched on devices. An activity's event contains the id of its
+//! op, if the plugins got this id while the program was recorded.
 
 use std::collections::HashMap;
 
@@ -29,13 +28,12 @@ pub struct LaunchRow {
 /// The activities that ops launched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launched {
-    /// Rows, grouped by op. The op whose activities took the most time is first. Within an op, the
-    /// activity that took the most time is first.
+    /// Rows, grouped by op. The op, and within it the activity, that took the most time is first.
     pub rows: Vec<LaunchRow>,
     /// Sum of the durations of all activities that have the id of a recorded op.
     pub total_ns: i64,
-    /// Number of activities on devices that have the id of an op which was not recorded, because it
-    /// did not end or was lost.
+    /// Number of activities with the id of an op which was not recorded, because it did not end or
+    /// was lost.
     pub of_no_op: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Computes how long a recording took, in the different ways in which views show it. [`LengthOf`]
-//! defines from which moment to which moment each length is measured.
+//! Computes how long a recording took, in the ways in which views show it. [`LengthOf`] defines
+//! from which moment to which moment each length is measured.
 
 use profile::{Manifest, Origin, Profile, State};
 
@@ -11,29 +11,28 @@ use crate::threads::{ThreadTime, threads_of_program};
 pub enum LengthOf {
     /// The whole recording. It begins before the program is started, or when the session begins.
     Recording {
-        /// Whether `run` started the program. If not, the recording is a session, which attached to
-        /// a process.
+        /// Whether `run` started the program. If not, a session attached to a process.
         is_run: bool,
     },
     /// From the begin of the first call of any thread to the end of the last call.
     Calls,
-    /// The life of the thread with the most time in calls. The life of a thread is the time from
-    /// its first call to its last known moment.
+    /// The life of the thread with the most time in calls: from its first call to its last known
+    /// moment.
     Busiest(ThreadTime),
     /// The sum of the lives of this many threads.
     Threads(usize),
     /// The sum of the own times of all calls of threads.
     InCalls {
-        /// Whether there are also calls on devices. Shares are then parts of both times together.
+        /// Whether there are also calls on devices, which shares then include.
         is_part: bool,
     },
-    /// The sum, over this many streams of devices, of the times in which the stream did something.
+    /// The sum over this many streams of devices of the times in which the stream did something.
     OnDevices(usize),
     /// The processor time of this many threads since their first calls.
     OnCpu(usize),
 }
 
-/// One length.
+/// A length of the recording.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Length {
     /// What the length measures.
@@ -42,8 +41,8 @@ pub struct Length {
     pub ns: f64,
 }
 
-/// The time in ns between the first and the last snapshot (of the machine's state) in the manifest.
-/// `None` if the recording did not finish.
+/// The time in ns between the first and the last snapshot of the machine's state. `None` if the
+/// recording did not finish.
 pub fn recorded_ns(manifest: &Manifest) -> Option<u64> {
     if manifest.state != State::Finished {
         return None;
@@ -54,7 +53,7 @@ pub fn recorded_ns(manifest: &Manifest) -> Option<u64> {
 
 impl Summary {
     /// Returns the lengths of a recording of one pass, as far as they are known. Streams of devices
-    /// are no threads of the program: only [`LengthOf::OnDevices`] includes them.
+    /// are no threads of the program.
     pub fn lengths(&self, profile: &Profile) -> Vec<Length> {
         let manifest = &profile.manifest;
         if manifest.passes > 0 {
@@ -97,8 +96,7 @@ mod tests {
     use super::*;
     use crate::summary::{Options, summarize};
 
-    /// Two threads live from 1,000 to 1,400 and from 1,100 to 1,250. The two snapshots in the
-    /// manifest are 1 s apart.
+    /// Two threads live from 1,000 to 1,400 and from 1,100 to 1,250.
     #[test]
     fn lengths_on_paper() {
         let mut script = ProfileScript::monotonic();
@@ -123,8 +121,7 @@ mod tests {
         assert_eq!(of(|of| matches!(of, LengthOf::OnDevices(_))), None);
     }
 
-    /// A thread launches from 0 to 100 and from 200 to 250, and two streams of a device compute for
-    /// 400 and 70. Only the thread's calls belong to the program.
+    /// The streams are busy for 400 and 70.
     #[test]
     fn streams_of_devices_are_no_threads() {
         let mut script = ProfileScript::monotonic();

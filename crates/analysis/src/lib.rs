@@ -1,6 +1,5 @@
 //! Analyses the calls of a profile: op table, distributions, threads, cost of the probes. A caller
-//! opens the profile; the functions of this crate read its columns page by page. The crate itself
-//! opens no profile, and prints nothing.
+//! opens the profile; this crate reads its columns page by page and prints nothing.
 //!
 //! ```text
 //!  Profile ─ visit ─► Columns ─┬─► clusters: finds pages with nested calls

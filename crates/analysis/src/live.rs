@@ -1,15 +1,14 @@
 //! Adds up ops by time while a program is being recorded.
 //!
 //! The caller reads a profile that is still being written in rounds, and opens it again for each
-//! round. In a round, only the new calls are added: [`Live`] remembers how many calls of each page
-//! were added before. The caller limits the work of a round. Calls beyond the limit are only
-//! counted, because page headers contain the number of calls. They are assumed to be like the calls
-//! that were read in the same round, so the values in [`LiveRow`] are then estimates.
+//! round. A round adds the new calls: [`Live`] remembers how many calls of each page were added
+//! before. The caller limits the work of a round. Calls beyond the limit are counted, because page
+//! headers contain the number of calls. They are assumed to be like the calls that were read in the
+//! same round, so the values in [`LiveRow`] are then estimates.
 //!
-//! Self times cover only calls that have ended. A call is recorded when it ends, so a call in
-//! progress is missing, although calls inside of it may already be recorded. The time that the
-//! recorder added is not subtracted, because that needs calibrations, which a thread writes when it
-//! ends.
+//! A call is recorded when it ends, so a call in progress is missing from self times, although
+//! calls inside of it may already be recorded. The time that the recorder added is not subtracted,
+//! because that needs calibrations, which a thread writes when it ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,8 +17,8 @@ use profile::{Columns, OpId, PageDecoder, PageKey, PartId, Profile};
 
 /// Start and duration of calls that may be inside of a call that has not ended yet.
 type Inside = Vec<(u64, u64)>;
-/// At most this many elements of [`Inside`] are kept for a thread. If there are more, the earliest
-/// calls are forgotten.
+/// At most this many elements of [`Inside`] are kept for a thread. The earliest calls are
+/// forgotten.
 const MOST_INSIDE: usize = 1 << 12;
 
 /// The numbers of an op. Times are in ns, and are not corrected.
@@ -29,7 +28,7 @@ pub struct LiveRow {
     /// The op's library.
     pub library: Arc<str>,
     pub calls: f64,
-    /// The self time of the calls, in ns.
+    /// The self time of the calls.
     pub own_ns: f64,
     /// The part of `own_ns` that was added in the last round.
     pub recent_ns: f64,
@@ -49,7 +48,7 @@ pub struct Live {
 
 impl Live {
     /// Adds the new calls of a recording. After each page, `may_go_on` decides whether to read
-    /// another one. The calls of the other pages are only counted.
+    /// another one. The calls of the other pages are counted.
     pub fn add(&mut self, profile: &Profile, mut may_go_on: impl FnMut() -> bool) {
         let mut threads: Vec<(usize, usize)> = Vec::new();
         for (process, p) in profile.processes.iter().enumerate() {
@@ -57,8 +56,8 @@ impl Live {
                 threads.extend((0..p.threads.len()).map(|thread| (process, thread)));
             }
         }
-        // Each round begins with another thread, so that it is not always the calls of the same
-        // threads that are only counted.
+        // Each round begins with another thread, so that the calls of no thread are always left
+        // out.
         self.round = self.round.wrapping_add(1);
         let round = self.round % threads.len().max(1);
         threads.rotate_left(round);
@@ -105,7 +104,7 @@ impl Live {
         }
     }
 
-    /// Returns the rows. The row with the most self time is first.
+    /// Returns the rows, the most self time first.
     pub fn rows(&self) -> Vec<&LiveRow> {
         let mut rows: Vec<&LiveRow> = self.rows.values().collect();
         rows.sort_by(|a, b| b.own_ns.total_cmp(&a.own_ns).then_with(|| a.name.cmp(&b.name)));
@@ -117,7 +116,7 @@ impl Live {
         self.calls
     }
 
-    /// Returns the part of the calls that was read. If it is less than 1, times are estimates.
+    /// Returns the part of the calls that was read. Below 1, times are estimates.
     pub fn read(&self) -> f64 {
         if self.calls == 0 { 1.0 } else { self.read as f64 / self.calls as f64 }
     }
@@ -137,8 +136,7 @@ fn add_calls(
     for i in from..to {
         let (begin, duration) = (columns.start_ticks[i], columns.duration(i));
         let mut own = duration;
-        // Calls are recorded when they end, so the calls inside of this one were recorded before
-        // it.
+        // Calls are recorded when they end, so the calls inside of this one came before it.
         while let Some((_, inner)) = inside.pop_if(|(inner, _)| *inner >= begin) {
             own = own.saturating_sub(inner);
         }
@@ -193,11 +191,11 @@ mod tests {
         let row = |name: &str, calls, own, recent| (name.to_owned(), calls, own, recent);
         let mut live = Live::default();
         assert_eq!(add(&mut live, &calls[..2], 9), [row("inner", 2.0, 50.0, 50.0)]);
-        // Now the call around these two has ended. Its self time is 50.
+        // Now the call around these two has ended.
         let both = [row("inner", 2.0, 50.0, 0.0), row("outer", 1.0, 50.0, 50.0)];
         assert_eq!(add(&mut live, &calls[..3], 9), both);
         assert_eq!(add(&mut live, &calls[..3], 9)[1], row("outer", 1.0, 50.0, 0.0));
-        // Now a second page was written, and its calls must be added.
+        // Now a second page was written.
         let all = [row("inner", 3.0, 100.0, 50.0), row("outer", 2.0, 100.0, 50.0)];
         assert_eq!(add(&mut live, &calls, 9), all);
         assert_eq!((live.calls(), live.read()), (5, 1.0));
@@ -207,7 +205,7 @@ mod tests {
     fn what_is_not_read_is_estimated() {
         let calls = [(1, 10, 20), (1, 40, 30), (0, 0, 100), (1, 210, 50), (0, 200, 100)];
         let mut live = Live::default();
-        // Only the first of two pages is read, with 3 of 5 calls.
+        // One of two pages is read, with 3 of 5 calls.
         let rows = add(&mut live, &calls, 1);
         assert_eq!((live.calls(), live.read()), (5, 0.6));
         assert!((rows[0].1 - 2.0 * 5.0 / 3.0).abs() < 1e-9, "{rows:?}");

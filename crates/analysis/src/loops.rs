@@ -24,10 +24,9 @@
 //! | [`workgroups`] | mode log: the workgroup calls in which starts and ends happened |
 //!
 //! A *module* is a text (LLVM IR or MLIR) that was instrumented as a whole and has one identity. A
-//! *hit* is one entry into a function or a loop. Processes register the module when they load it,
-//! so it may be registered several times, in one process or in several. Each thread has its own
-//! counts for each registration. [`LoopTree`] has the sums over all of them, and the numbers of
-//! each thread.
+//! *hit* is one entry into a function or a loop. A process registers the module when it loads it,
+//! so a module can have several registrations. Each thread has its own counts for each
+//! registration. [`LoopTree`] has the sums over all of them, and the numbers of each thread.
 
 pub mod dispatches;
 pub mod estimate;
@@ -124,8 +123,8 @@ pub struct LoopTree {
     pub mode: Mode,
     /// Number of ids that the module has.
     pub ids: u32,
-    /// Ticks per second; `None` if not known. If the registrations have different values, the first
-    /// registration's value is used.
+    /// Ticks per second; `None` if not known. If the registrations differ, the first known value
+    /// counts.
     pub ticks_per_second: Option<f64>,
     /// The module's registrations, as indices in the profile's modules.
     pub registrations: Vec<usize>,
@@ -134,10 +133,10 @@ pub struct LoopTree {
     /// Where the side table came from.
     pub choice: TableChoice,
     /// For each id that implements a loop of the schedule: the number of this loop in the side
-    /// table's schedule.
+    /// table.
     pub scheduled: HashMap<u32, usize>,
-    /// Functions and loops. Each of them comes after the function or loop around it, and siblings
-    /// are sorted by id.
+    /// Functions and loops. Each comes after the function or loop around it, and siblings are
+    /// sorted by id.
     pub nodes: Vec<LoopNode>,
     /// The threads that entered any of the nodes, in ascending order.
     pub threads: Vec<LoopThread>,
@@ -171,12 +170,11 @@ pub struct LoopNode {
     pub level: u32,
     /// The numbers over all threads.
     pub all: Numbers,
-    /// The numbers of each thread that entered the node, with the thread's index in
-    /// [`LoopTree::threads`].
+    /// The numbers of each thread that entered the node, with its index in [`LoopTree::threads`].
     pub threads: Vec<(usize, Numbers)>,
     /// The largest inclusive time of a thread, divided by the mean over the threads that entered
-    /// the node. At least 1. `None` for a single thread, if times are not known, or if their mean
-    /// is not above 0.
+    /// the node. `None` for a single thread, if times are not known, or if their mean is not above
+    /// 0.
     pub imbalance: Option<f64>,
     /// The largest number of hits of a thread, divided by the mean over the threads that entered
     /// the node. `None` for a single thread.
@@ -184,13 +182,13 @@ pub struct LoopNode {
 }
 
 impl LoopTree {
-    /// Returns the side table's entry for the node. `None` if there is no side table.
+    /// Returns the side table's entry for the node, if there is a side table.
     pub fn entry(&self, node: &LoopNode) -> Option<&Entry> {
         self.table.as_ref()?.entries.get(node.id as usize)
     }
 
-    /// Returns the loop of the schedule that the node implements, with the loop's number in the
-    /// side table. `None` if no such loop is known.
+    /// Returns the loop of the schedule that the node implements, with its number in the side
+    /// table.
     pub fn scheduled(&self, node: &LoopNode) -> Option<(usize, &ScheduledLoop)> {
         let number = *self.scheduled.get(&node.id)?;
         Some((number, self.table.as_ref()?.schedule.get(number)?))
@@ -218,8 +216,8 @@ pub fn identity(id: &[u8; 16]) -> String {
 }
 
 /// Adds up the loops of a profile. `tables` are side tables from files. Such a table replaces the
-/// embedded table of the module that has the same identity and size. [`fits`] checks whether there
-/// is such a module.
+/// embedded table of a module with the same identity and size. [`fits`] checks whether there is
+/// such a module.
 pub fn loops(data: LoopData<'_>, tables: &[SideTable]) -> LoopTable {
     let rows = merge::by_module(&data);
     let logged = log::Logged::new(data.modules, data.events);

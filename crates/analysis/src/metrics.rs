@@ -1,9 +1,8 @@
-//! Computes metrics. The sums for a metric include only those calls in which all counters that the
+//! Computes metrics. The sums for a metric include those calls in which all counters that the
 //! metric uses were read and were counting all the time or, in a run with estimates, part of the
-//! time. What empty calls count is subtracted from the sums. A metric has no value if the value
-//! would mostly describe the brackets (the recorder's work before and after calls) and not the code
-//! inside, or if one of the metric's operands cannot be distinguished from zero after the
-//! subtraction.
+//! time. What empty calls count is subtracted from the sums. A metric has no value if it would
+//! mostly describe the brackets (the recorder's work before and after calls) and not the code
+//! inside, or if one of its operands cannot be distinguished from zero after the subtraction.
 
 use std::sync::Arc;
 
@@ -19,12 +18,11 @@ use crate::sampled::{SCALE, Weights};
 /// A metric of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MetricValue {
-    /// The value in the metric's unit, computed from the sums over the calls in `calls`. `None` if
-    /// there is no such call, if the value is not defined (division by zero), or if it is hidden
-    /// (see [`MetricValue::hidden`]).
+    /// The value in the metric's unit, from the calls in `calls`. `None` if there is no such call,
+    /// if the value is not defined (division by zero), or if it is hidden.
     pub value: Option<f64>,
-    /// The ends of the interval in which the value lies with 95 % confidence, from the uncertainty
-    /// of the brackets. `None` without a value, or if the brackets were not calibrated.
+    /// The 95 % interval, from the uncertainty of the brackets. `None` without a value, or if the
+    /// brackets were not calibrated.
     pub interval: Option<[f64; 2]>,
     /// Number of calls that have values of all counters that the metric uses.
     pub calls: u64,
@@ -38,11 +36,10 @@ impl MetricValue {
 }
 
 /// The metrics of a row. Metrics without a value take no memory, because a profile can have many
-/// metrics and many rows. Clones share the memory of the values.
+/// metrics and many rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricValues {
-    /// The metrics for which at least one call has all counters: their indices, in ascending order,
-    /// and their values.
+    /// Indices, in ascending order, and values of the metrics for which some call has all counters.
     known: Arc<[(u32, MetricValue)]>,
 }
 
@@ -70,8 +67,8 @@ impl FromIterator<MetricValue> for MetricValues {
 /// The reason why a metric has no value although it could be computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Hidden {
-    /// More than half of a counter's value comes from brackets, or the rest of the value cannot be
-    /// distinguished from zero.
+    /// More than half of a counter's value comes from brackets, or the rest cannot be distinguished
+    /// from zero.
     Counter {
         /// The counter's index in the run's list.
         counter: usize,
@@ -84,10 +81,9 @@ pub enum Hidden {
         /// The part of the durations that comes from empty calls, from 0 to 1.
         empty_share: f64,
     },
-    /// The metric is a part of the time, but exceeds 100 % by more than the uncertainty of the
-    /// bracket.
+    /// The metric is a part of the time, but exceeds 100 % by more than the bracket's uncertainty.
     MoreThanAll {
-        /// The value that the metric would have as a part of the time; 1 is 100 %.
+        /// The metric as a part of the time; 1 is 100 %.
         part: f64,
     },
 }
@@ -103,9 +99,9 @@ pub(crate) fn empty_share(sum: f64, brackets: Option<Estimate>) -> Option<f64> {
     Some(if sum > 0.0 { (empty / sum).min(1.0) } else { f64::from(u8::from(empty > 0.0)) })
 }
 
-/// The sets of counters from which metrics are computed. There is one set per group, which contains
-/// all counters of the group that any metric uses. So each row needs at most one sum per group,
-/// however many metrics there are.
+/// The sets of counters from which metrics are computed: one per group, with all counters of the
+/// group that any metric uses. So a row needs at most one sum per group, however many metrics there
+/// are.
 #[derive(Debug, Default)]
 pub(crate) struct Sets {
     sets: Vec<Set>,
@@ -117,8 +113,7 @@ pub(crate) struct Sets {
 struct Set {
     /// Indices in the run's list of counters.
     counters: Vec<usize>,
-    /// The group of the counters. `None` if the metrics use only the duration, which every call
-    /// has.
+    /// The group of the counters. `None` if the metrics use only the duration.
     group: Option<usize>,
 }
 
@@ -127,10 +122,9 @@ struct Set {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SetSum {
     calls: u64,
-    /// The sum of the weights of the added calls.
     weight: u64,
-    /// The sum of the durations without the time that the recorder added; `taken` is the sum of the
-    /// time that the recorder added. Both are in units of 1/[`crate::amounts::PARTS`] tick.
+    /// The sums of the durations without the time that the recorder added, and of this time, in
+    /// units of 1/[`crate::amounts::PARTS`] tick.
     time: u128,
     taken: u128,
     counters: Vec<u128>,
@@ -138,8 +132,7 @@ pub(crate) struct SetSum {
 }
 
 impl SetSum {
-    /// Returns the sums in units of calls: divided by `scale`, the number that stands for a weight
-    /// of 1.
+    /// Returns the sums divided by `scale`, the number that stands for a weight of 1.
     fn of_calls(&self, scale: u64) -> Self {
         if scale == 1 {
             return self.clone();
@@ -164,11 +157,10 @@ impl SetSum {
     }
 }
 
-/// A page whose calls are added.
 #[derive(Clone, Copy)]
 pub(crate) struct Page<'a> {
     pub columns: &'a Columns,
-    /// For each call, the index of the sum to which it is added. Calls whose index is out of range
+    /// For each call, the index of the sum to which it is added. Calls with an index out of range
     /// are skipped.
     pub rows: &'a [u32],
     /// The duration of each call without the time that the recorder added.
@@ -198,14 +190,12 @@ impl Sets {
         all
     }
 
-    /// Returns an empty sum for each set.
     pub fn sums(&self) -> Vec<SetSum> {
         let empty =
             |set: &Set| SetSum { counters: vec![0; set.counters.len()], ..SetSum::default() };
         self.sets.iter().map(empty).collect()
     }
 
-    /// Adds the calls of a page to `sums`.
     pub fn add(&self, page: &Page<'_>, sums: &mut [impl AsMut<[SetSum]>]) {
         let Page { columns, rows, times, brackets, weights } = *page;
         for (s, set) in self.sets.iter().enumerate() {
@@ -252,8 +242,8 @@ impl Sets {
         }
     }
 
-    /// Computes each metric from these sums. An element of `dispatches` consists of the number of
-    /// calls of a row, or of the row in one pass, and the number of dispatches of these calls.
+    /// Computes each metric from these sums. An element of `dispatches` is a number of calls, of a
+    /// row or of the row in one pass, and the number of their dispatches.
     pub fn values(
         &self,
         profile: &Profile,
@@ -272,8 +262,8 @@ impl Sets {
     }
 }
 
-/// Computes a metric. The values of empty calls are subtracted from the sums, and not from each
-/// call, because some calls count less than the mean empty call and others count more.
+/// The values of empty calls are subtracted from the sums, and not from each call, because some
+/// calls count less than the mean empty call and others count more.
 fn value(
     profile: &Profile,
     metric: &Bound,
@@ -292,8 +282,8 @@ fn value(
     let (weight, time, taken) = (*weight, *time, *taken);
     let less = |total: f64, empty: Option<Estimate>| {
         let rest = Estimate::exact(total).minus(empty.unwrap_or_default());
-        // A sum cannot be negative. If only the lower end of its interval is negative, the sum
-        // cannot be distinguished from zero.
+        // A sum cannot be negative. If the lower end of its interval is, the sum cannot be
+        // distinguished from zero.
         Estimate { value: rest.value.max(0.0), ..rest }
     };
     let hides = |total: f64, empty: Option<Estimate>| {
@@ -342,8 +332,8 @@ fn value(
     result(value, interval, None)
 }
 
-/// Computes the interval of a metric. The errors of its operands are independent, so the errors
-/// that they cause in the metric are added as squares.
+/// The errors of a metric's operands are independent, so the errors that they cause are added as
+/// squares.
 fn interval(
     of: impl Fn(f64, &[f64]) -> Option<f64>,
     value: f64,
@@ -371,12 +361,12 @@ fn interval(
     [value - below.sqrt(), value + above.sqrt()]
 }
 
-/// Two clocks may differ by this part, because they run at slightly different rates.
+/// Two clocks may run at rates that differ by this part.
 const ROUNDING: f64 = 0.01;
 
 /// The values of an empty call that are subtracted to compute a metric that is a part of the time.
-/// The process of a single call is not known where these values are used. So of all calibrations
-/// that include the clock, the one with the largest bracket is used.
+/// The process of a single call is not known where these values are used. So the calibration of the
+/// clock with the largest bracket is used.
 #[derive(Clone, Copy, Debug)]
 pub struct PartOfTime {
     clock_ns: f64,
@@ -386,7 +376,7 @@ pub struct PartOfTime {
 
 impl PartOfTime {
     /// Returns the corrections for these metrics; `None` for a metric that is not a part of the
-    /// time. Reads all calls of the profile if any of the metrics is a part of the time.
+    /// time. May read all calls of the profile.
     pub fn of_all(profile: &Profile, metrics: &[Bound], workers: usize) -> Vec<Option<Self>> {
         if !metrics.iter().any(|metric| is_part_of_time(profile, metric)) {
             return vec![None; metrics.len()];
@@ -394,8 +384,7 @@ impl PartOfTime {
         Self::of_each(profile, metrics, &crate::probe::in_place(profile, workers))
     }
 
-    /// Does the same as [`Self::of_all`], without reading calls: `found` contains what the calls
-    /// show about the times of readings.
+    /// Does the same as [`Self::of_all`], without reading calls.
     pub(crate) fn of_each(
         profile: &Profile,
         metrics: &[Bound],
@@ -439,13 +428,13 @@ impl PartOfTime {
     }
 }
 
-/// A single call has no value if its part of the time exceeds 100 % by more than this, even if the
-/// scatter of the bracket could explain the excess, because views show no interval next to the
-/// value of a single call.
+/// A single call has no value if its part of the time exceeds 100 % by more than this. The scatter
+/// of the bracket could explain more, but views show no interval next to the value of a single
+/// call.
 const MOST_DOUBT: f64 = 0.1;
 
-/// Whether a metric is the time of a clock divided by the duration, where the clock stops while the
-/// thread waits.
+/// Whether a metric is the time of a clock that stops while the thread waits, divided by the
+/// duration.
 fn is_part_of_time(profile: &Profile, metric: &Bound) -> bool {
     let [counter] = metric.counters.as_slice() else { return false };
     is_clock_of_threads(profile, *counter) && metric.is_plain_part_of_duration()
@@ -457,7 +446,6 @@ pub fn is_clock_of_threads(profile: &Profile, counter: usize) -> bool {
     info.is_some_and(|info| !info.simulated && is_clock(&info.name))
 }
 
-/// Adds the sums of another worker.
 pub(crate) fn merge(sums: &mut [SetSum], others: Vec<SetSum>) {
     for (sum, other) in sums.iter_mut().zip(others) {
         sum.calls += other.calls;

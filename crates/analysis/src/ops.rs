@@ -13,15 +13,14 @@
 //!
 //! A thread's calls are recorded when they end. So the calls inside of a call are those that began
 //! after its start, ended before it, and are not inside of another call yet. Finding them takes one
-//! pass over the pages; only the calls of the current tree are in memory. An earlier pass
-//! ([`OpTrees::new`]) collects the tasks of all threads. It also collects, for each page, the
-//! earliest start of any call in later pages, which shows when a tree is complete.
+//! pass over the pages, with the calls of the current tree in memory. An earlier pass
+//! ([`OpTrees::new`]) collects the tasks of all threads and, for each page, the earliest start of
+//! any call in later pages, which shows when a tree is complete.
 //!
-//! Each moment of a run (a call of an entry function) belongs to exactly one of three things: the
-//! run itself (before its first op and after its last one), a gap between its ops, or the self time
-//! of an op. Regions and tasks are part of their op. Therefore `duration = own + between + Σ self`,
-//! where the sum covers the ops of the run, and `own`, `between` and the ops of the runs inside of
-//! it.
+//! A moment of a run (a call of an entry function) belongs to the run itself (before its first op
+//! and after its last one), to a gap between its ops, or to the self time of an op. Regions and
+//! tasks are part of their op. Therefore `duration = own + between + Σ self`, where the sum covers
+//! the ops of the run, and `own`, `between` and the ops of the runs inside of it.
 
 mod rows;
 mod tasks;
@@ -36,10 +35,10 @@ use crate::amounts::Brackets;
 use crate::estimate::Estimate;
 use tasks::Tasks;
 
-/// Selects trees. A tree is selected as a whole, by its outermost call.
+/// Selects trees as a whole, by their outermost call.
 #[derive(Clone, Debug, Default)]
 pub struct OpFilter {
-    /// If set, only trees of the machine with this name are selected.
+    /// If set, only trees of this machine are selected.
     pub machine: Option<String>,
     /// If set, only trees that began at this tick or later are selected.
     pub since: Option<u64>,
@@ -67,7 +66,7 @@ pub struct RunCall<'a> {
     /// The run's start.
     pub start: u64,
     pub duration: u64,
-    /// The run's duration as it is used in sums: without the time that the recorder added.
+    /// The run's duration as it is used in sums, without the recorder's time.
     pub time: Amount,
     /// The time from the call's start to the start of its first op; `None` without ops.
     pub first_op: Option<u64>,
@@ -83,21 +82,19 @@ pub struct RunCall<'a> {
     pub read_inside: u32,
     /// The value of each counter of the profile; `None` if not known.
     pub counters: &'a [Option<u64>],
-    /// The counters without those of the run's ops. They cover the time of `own` and `between`, and
-    /// that of book-keeping ops, which are timed without reading counters.
+    /// The counters without those of the run's ops. They cover `own`, `between` and the
+    /// book-keeping ops.
     pub own_counters: &'a [Option<u64>],
     /// The run's parallel regions that belong to no op.
     pub regions: &'a [Region],
-    /// How the recorder chose the call to be timed, in a run with a budget. The default value in
-    /// other runs.
+    /// How the recorder chose the call to be timed, in a run with a budget.
     pub drawn: Drawn,
 }
 
 /// A call of an op, or a range. Times are in ticks.
 #[derive(Clone, Debug)]
 pub struct OpCall<'a> {
-    /// The op's number among the visited ops, from 0. It is higher than the number of the op that
-    /// contains it.
+    /// The op's number among the visited ops, from 0. It is higher than that of the op around it.
     pub number: u64,
     /// The number of the innermost run that contains the op.
     pub run: Option<u64>,
@@ -110,7 +107,7 @@ pub struct OpCall<'a> {
     /// Thread index.
     pub thread: usize,
     pub op: OpId,
-    /// Whether the call is not an op, but a range that the program marked with a name.
+    /// Whether the call is a range that the program marked with a name.
     pub is_range: bool,
     /// For a call of a backward pass: the forward op.
     pub forward: Option<OpId>,
@@ -119,7 +116,7 @@ pub struct OpCall<'a> {
     pub duration: u64,
     /// The op's duration without the ops and runs inside it.
     pub self_ticks: u64,
-    /// The op's duration as it is used in sums: without the time that the recorder added.
+    /// The op's duration as it is used in sums, without the recorder's time.
     pub time: Amount,
     /// The op's self time as it is used in sums.
     pub own_time: Amount,
@@ -133,22 +130,21 @@ pub struct OpCall<'a> {
     pub counters: &'a [Option<u64>],
     /// The value of each counter without the ops and runs inside the call.
     pub self_counters: &'a [Option<u64>],
-    /// For each counter, the sum over the op's tasks on other threads. `None` if a task is missing
-    /// or does not have a value of the counter. Empty for an op without regions.
+    /// For each counter, the sum over the op's tasks on other threads. `None` if a task or its
+    /// value is missing. Empty for an op without regions.
     pub workers: &'a [Option<u64>],
     /// Values of users' collectors, each as a key and the bits of the value.
     pub values: &'a [(u32, u64)],
     /// The op's parallel regions.
     pub regions: &'a [Region],
-    /// How the recorder chose the call to be timed, in a run with a budget. The default value in
-    /// other runs.
+    /// How the recorder chose the call to be timed, in a run with a budget.
     pub drawn: Drawn,
 }
 
-/// A time in ticks, together with the time that was subtracted for the recorder.
+/// A time in ticks, without the recorder's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amount {
-    /// The time after subtracting the time that the recorder added.
+    /// The time that remains.
     pub ticks: f64,
     /// The time that was subtracted, with its interval.
     pub taken: Estimate,
@@ -157,12 +153,12 @@ pub struct Amount {
 /// A parallel region: work that a thread launched on several threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Region {
-    /// The op by which the region was recorded; its name is the region's name.
+    /// The op by which the region was recorded, which has the region's name.
     pub op: OpId,
     /// The region's start.
     pub start: u64,
     pub duration: u64,
-    /// The number of tasks that the region was divided into; `None` if none of them was recorded.
+    /// The number of tasks that the region was divided into; `None` if no task was recorded.
     pub of: Option<u32>,
     /// The region's recorded tasks, sorted by number.
     pub tasks: Vec<Task>,
@@ -193,13 +189,12 @@ pub struct Task {
     pub duration: u64,
     /// The value of each counter of the profile; `None` if not known.
     pub counters: Vec<Option<u64>>,
-    /// Whether the task is inside of another call of its thread. The counters of that call then
-    /// include those of the task.
+    /// Whether the task is inside of another call of its thread, whose counters then include the
+    /// task's.
     pub nested: bool,
 }
 
-/// How tasks ran one after the other although there were enough processors to run more of them at
-/// once.
+/// How tasks ran one after the other although more of them could have run at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serial {
     /// Two tasks ran on one thread.
@@ -231,7 +226,7 @@ pub struct OpTrees<'a> {
 }
 
 impl<'a> OpTrees<'a> {
-    /// Reads every page once. With `raw`, sums use the times as they were recorded.
+    /// Reads every page once. With `raw`, sums use the times as recorded.
     pub fn new(profile: &'a Profile, raw: bool) -> Self {
         tasks::collect(profile, Brackets::new(profile, raw))
     }
@@ -246,8 +241,8 @@ impl<'a> OpTrees<'a> {
         &self.losses
     }
 
-    /// Calls `visitor` for every tree that `filter` selects, sorted by process, thread and start.
-    /// Runs and ops get the same numbers in every visit with the same filter.
+    /// Visits the trees that `filter` selects, sorted by process, thread and start. Runs and ops
+    /// get the same numbers in every visit with the same filter.
     pub fn visit(&self, filter: &OpFilter, visitor: &mut impl OpVisitor) {
         tree::visit(self, filter, visitor);
     }

@@ -14,8 +14,7 @@
 //! ```
 //!
 //! All of this is processor time of the program's threads. So it is compared with processor time
-//! and with the time in dispatches. It is never compared with wall time, because in wall time idle
-//! workers only wait.
+//! and with the time in dispatches, and not with wall time, in which idle workers only wait.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -27,8 +26,8 @@
 //!
 //! The cost is computed with a model. It cannot be measured by comparing periods with and without
 //! probes: without a budget, every call must be recorded, so calls would be lost in periods without
-//! probes. Only in a run with a budget are there such periods: PyTorch then does not announce its
-//! ops in some steps (`steps`).
+//! probes. A run with a budget can have such periods: PyTorch then does not announce its ops in
+//! some steps (`steps`).
 
 use std::collections::BTreeMap;
 
@@ -55,7 +54,7 @@ pub use price::Price;
 const FEWEST: u64 = 30;
 
 /// Time in ns that the dynamic linker may need to map the library and to relocate it. It cannot be
-/// measured inside of the process. In separate measurements, it was 0.4 to 1.1 ms.
+/// measured inside of the process; in separate measurements, it was 0.4 to 1.1 ms.
 const MAPPING_NS: Estimate = Estimate { value: 0.7e6, low: 0.3e6, high: 1.5e6 };
 
 /// The cost of a call that is only counted, in ns: one decision, and one addition to a table. It is
@@ -63,9 +62,9 @@ const MAPPING_NS: Estimate = Estimate { value: 0.7e6, low: 0.3e6, high: 1.5e6 };
 const ONLY_COUNTED_NS: Estimate = Estimate { value: 5.0, low: 2.0, high: 12.0 };
 
 /// The estimated cost of recording one process, in ns of processor time, added up over its threads.
-/// In a run with the budget 0, all calls were only counted. A recorded call is left out if the set
-/// of counters that was read around it was not calibrated: the cost of another set cannot be used
-/// instead, because the cost with and without counters differs by a factor of thirty.
+/// With the budget 0, all calls were only counted. A recorded call is left out if its set of
+/// counters was not calibrated: the cost of another set cannot be used instead, because the cost
+/// with and without counters differs by a factor of thirty.
 ///
 /// The interval of each part contains the true cost, as far as the causes of its error are known.
 /// These causes are the same for all calls, so the ends of the parts' intervals are added.
@@ -73,85 +72,78 @@ const ONLY_COUNTED_NS: Estimate = Estimate { value: 5.0, low: 2.0, high: 12.0 };
 pub struct ProbeCost {
     /// Process index.
     pub process: usize,
-    /// Number of recorded calls around which a calibrated set of counters was read (or none, if
-    /// that was calibrated). The estimate covers only these calls.
+    /// Number of recorded calls whose set of counters was calibrated. The estimate covers these
+    /// calls.
     pub calls: u64,
     /// Number of all recorded calls.
     pub of_calls: u64,
-    /// The mean time that the probe (the recorder's work before and after a call) takes per call in
-    /// `calls`.
+    /// The mean time that the probe (the recorder's work before and after a call) takes per call.
     pub per_call_ns: f64,
-    /// The same time according to the calibration alone: without the additional time that readings
-    /// take in the program.
+    /// The mean time of the probe per call according to the calibration alone, without the
+    /// additional time of readings in the program.
     pub calibrated_per_call_ns: f64,
-    /// The cost of the brackets (the recorder's work before and after a call) of the calls in
-    /// `calls`.
+    /// The cost of the brackets (the recorder's work before and after a call) of these calls.
     pub probes: Estimate,
-    /// The additional time that the program's own code takes after counters were read. Exactly 0
-    /// without counters.
+    /// The additional time that the program's own code takes after counters were read. 0 without
+    /// counters.
     pub after: Estimate,
     /// Number of calls that were only counted, in a run with a budget. [`Self::calls`] does not
     /// include them.
     pub only_counted: u64,
-    /// The cost of the calls that were only counted.
+    /// The cost of the calls in `only_counted`.
     pub counting: Estimate,
-    /// Number of recorded calls for which no counter was read, although their thread had counters.
-    /// These are for example the book-keeping ops of a virtual machine, around which the recorder
-    /// reads no counters.
+    /// Number of recorded calls for which no counter was read, although their thread had counters,
+    /// for example book-keeping ops of a virtual machine.
     pub uncounted: u64,
     /// The cost of the probe of one such call. `None` if it was not calibrated.
     pub uncounted_call_ns: Option<f64>,
     /// The time that a host (such as PyTorch or TVM's virtual machine) itself needs to announce
     /// ops, that is, to call the recorder before and after each op. For a virtual machine of TVM,
-    /// the upper end of the interval includes the machine's step between two ops, because the two
-    /// times cannot be separated. For PyTorch, the time was measured with ops that do nothing.
-    /// `None` if there is no such host, or if too few times are known.
+    /// the upper end of the interval includes the machine's step between two ops, which cannot be
+    /// separated from it. `None` if there is no such host, or if too few times are known.
     pub way: Option<Estimate>,
-    /// Whether `way` was computed by comparing steps of the program with and without announced ops.
-    /// If so, `way` includes the time of threads that waited meanwhile.
+    /// Whether `way` comes from comparing steps of the program with and without announced ops. It
+    /// then includes the time of threads that waited meanwhile.
     pub way_by_steps: bool,
     /// The processor time that threads of parallel regions used while they waited for a thread that
     /// was in the recorder. `None` if there are no such threads, if `way` includes this time, or if
-    /// the threads' processor time is not known. In a run with a budget, the time in tasks is an
-    /// estimate. The interval begins at 0 if some tasks were only counted and others have calls
-    /// inside.
+    /// the threads' processor time is not known. The interval begins at 0 if some tasks were only
+    /// counted and others have calls inside.
     pub waiting: Option<Estimate>,
-    /// Whether there are threads of parallel regions that wait for a thread in the recorder,
-    /// according to the recorded and the counted calls. False if `way` includes their time.
+    /// Whether threads of parallel regions wait for a thread in the recorder. False if `way`
+    /// includes their time.
     pub waits: bool,
     /// The hits of instrumented loops and their cost.
     pub hits: Hits,
-    /// The time that counters add to the context switches of threads that have counters. 0 without
-    /// counters. `None` if there are counters and this time was not measured.
+    /// The time that counters add to the context switches of threads that have counters. `None` if
+    /// there are counters and this time was not measured.
     pub switched: Option<Estimate>,
     /// Number of context switches of threads that have counters.
     pub switches: u64,
-    /// The cost of flushing pages. It includes the last page of each thread if the process ended in
-    /// an orderly way.
+    /// The cost of flushing pages. Includes the last page of each thread if the process ended in an
+    /// orderly way.
     pub flush_ns: f64,
     /// The cost of attaching threads: opening counters, mapping pages, and calibrating.
     pub attach_ns: f64,
-    /// The cost of the library before the first call: mapping the library, running its constructor,
-    /// and loading the run file. `None` in profiles of earlier versions.
+    /// The cost of the library before the first call. `None` in profiles of earlier versions.
     pub start: Option<Estimate>,
-    /// Processor time of the process's threads, each from its first call to its last known moment.
-    /// The time that the recorder took to flush pages and to attach threads is not included. `None`
-    /// if it is not known for a thread that has calls.
+    /// Processor time of the process's threads, each from its first call to its last known moment,
+    /// without flushing pages and attaching threads. `None` if it is not known for a thread with
+    /// calls.
     pub cpu_ns: Option<f64>,
     /// Processor time of the whole process, including the cost of recording. `None` if the process
-    /// did not end in an orderly way, if a session recorded only a part of the process, and in
-    /// profiles of earlier versions.
+    /// did not end in an orderly way, if a session recorded a part of it, and in profiles of
+    /// earlier versions.
     pub process_ns: Option<f64>,
     /// Time in dispatches, added up over the process's threads.
     pub dispatch_ns: Option<f64>,
-    /// The values of an empty call, for the calibrated set of counters that most calls had. The
-    /// field has its default value if no calibrated set was used.
+    /// The values of an empty call, for the calibrated set of counters that most calls had.
     pub empty_call: EmptyCall,
 }
 
 impl ProbeCost {
-    /// Returns the mean cost of the probe of a call whose counters are read. If counters were read
-    /// around no call, returns the mean over all calls.
+    /// Returns the mean cost of the probe of a call whose counters are read. Without such calls,
+    /// returns the mean over all calls.
     pub fn counted_call_ns(&self) -> f64 {
         let counted = self.calls - self.uncounted;
         match counted {
@@ -163,21 +155,20 @@ impl ProbeCost {
         }
     }
 
-    /// Returns the part of the cost that grows with the number of calls. It would be smaller if
-    /// fewer calls were timed.
+    /// Returns the part of the cost that grows with the number of timed calls.
     pub fn of_calls(&self) -> Estimate {
         sum([self.among_calls(), Estimate::exact(self.flush_ns)])
     }
 
-    /// Returns the part of the cost that is included in the processor time of the threads between
-    /// their first call and their last known moment.
+    /// Returns the part of the cost that is in the processor time of the threads between their
+    /// first call and their last known moment.
     fn among_calls(&self) -> Estimate {
         let parts =
             [Some(self.probes), Some(self.counting), Some(self.after), self.way, self.switched];
         sum(parts.into_iter().flatten().chain(self.waiting).chain([self.hits.cost]))
     }
 
-    /// Returns the sum of all known costs, over all threads.
+    /// Returns the sum of all known costs.
     pub fn total(&self) -> Estimate {
         let rest = Estimate::exact(self.flush_ns + self.attach_ns);
         sum([self.among_calls(), rest].into_iter().chain(self.start))
@@ -212,10 +203,9 @@ impl ProbeCost {
         self.process_ns.or(self.cpu_ns)
     }
 
-    /// Returns the processor time of the program without the cost of recording. This is the time of
-    /// the whole process or, if that is not known, the time of its threads since their first calls.
-    /// `None` if less than a thousandth of the process's time is left; for threads, in the cases of
-    /// [`Self::alone_ns`].
+    /// Returns the processor time of the program without the cost of recording: of the whole
+    /// process or, if that is not known, of its threads since their first calls. `None` if less
+    /// than a thousandth of the process's time is left.
     pub fn program_ns(&self) -> Option<f64> {
         match self.process_ns {
             Some(ns) => Some(ns - self.total().value).filter(|left| *left > ns / 1000.0),
@@ -223,16 +213,16 @@ impl ProbeCost {
         }
     }
 
-    /// Returns the processor time that the threads would have used without recording. `None` if the
-    /// threads' processor time is not known, or if the estimated cost exceeds it.
+    /// Returns the processor time that the threads would have used without recording. `None` if it
+    /// is not known, or if the estimated cost exceeds it.
     pub fn alone_ns(&self) -> Option<f64> {
         let ours = self.among_calls().value;
         self.cpu_ns.map(|cpu| cpu - ours).filter(|alone| *alone > 0.0)
     }
 }
 
-/// Returns the sum of values whose errors have the same causes: the lower ends of the intervals are
-/// added, and the upper ends, too.
+/// Returns the sum of values whose errors have the same causes, so the ends of the intervals are
+/// added.
 pub fn sum(all: impl IntoIterator<Item = Estimate>) -> Estimate {
     all.into_iter().fold(Estimate::exact(0.0), |sum, one| Estimate {
         value: sum.value + one.value,
@@ -242,16 +232,15 @@ pub fn sum(all: impl IntoIterator<Item = Estimate>) -> Estimate {
 }
 
 /// Returns the cost in every process that recorded calls with a calibrated set of counters, that
-/// only counted its calls, or that has hits of loops. `threads` contains the times of all threads;
-/// it is empty if they are not known.
+/// only counted its calls, or that has hits of loops. `threads` is empty if their times are not
+/// known.
 pub(crate) fn costs(
     profile: &Profile,
     in_place: &InPlace,
     threads: &[ThreadTime],
 ) -> Vec<ProbeCost> {
     let processes = 0..profile.processes.len();
-    // If the loops cannot be read, their hits are left out. The code that shows loops reports the
-    // error.
+    // If the loops cannot be read, the code that shows loops reports the error.
     let loops = profile.loops().unwrap_or_default();
     let hits = |process| hits::hits(&loops, process);
     processes
@@ -279,8 +268,7 @@ fn cost(
         }
         flush_ns += flushing_ns(thread, line);
     }
-    // Calls for which no counter was read cost less. If the cost of such calls is known, it is used
-    // for them.
+    // Calls for which no counter was read cost less.
     let timing = bracket(profile, process, 0, in_place).or_else(|| only_timed(profile, process));
     let (mut calls, mut uncounted, mut readings) = (0, 0, 0);
     let (mut ticks, mut calibrated) = (Estimate::exact(0.0), 0.0);
@@ -319,8 +307,8 @@ fn cost(
         empty_call.placed(profile, place)
     });
     let probes = ticks.times(line.ns_per_tick());
-    // Most calls that are only counted are counted by a stub. For the other ones, the recorder
-    // measured the cost itself.
+    // Most calls that are only counted are counted by a stub. For the others, the recorder measured
+    // the cost itself.
     let told = of.spent.iter().map(|spent| spent.told_calls).fold(0, u64::saturating_add);
     let told_ns: f64 = of.spent.iter().map(|spent| spent.told_ns as f64).sum();
     let told_ns = Estimate { value: told_ns, low: 0.5 * told_ns, high: 1.5 * told_ns };
@@ -375,9 +363,8 @@ fn cost(
 }
 
 /// Returns the time that a host needs to announce ops. In a virtual machine, no code of the program
-/// runs between two ops. So all of the time between two ops is the machine's own: it calls the
-/// instrument (the recorder's callback) twice, and steps to the next op. `outside` is the part of a
-/// bracket in this time, in ticks.
+/// runs between two ops: the machine calls the instrument (the recorder's callback) twice, and
+/// steps to the next op. `outside` is the part of a bracket in this time, in ticks.
 fn way(profile: &Profile, process: usize, in_place: &InPlace, outside: f64) -> Option<Estimate> {
     let mut hosts = profile.processes.get(process)?.seen_hosts();
     if hosts.any(|host| host.program_between_ops) {
@@ -393,8 +380,8 @@ fn way(profile: &Profile, process: usize, in_place: &InPlace, outside: f64) -> O
 const OF_GAP: f64 = 0.8;
 
 /// Returns the processor time that a thread used to flush pages, from the end of one page to the
-/// start of the next. If this processor time is not known, returns the wall time of flushing, which
-/// includes waiting.
+/// start of the next. If it is not known, returns the wall time of flushing, which includes
+/// waiting.
 fn flushing_ns(thread: &Thread, line: &Timeline) -> f64 {
     let headers: Vec<&PageHeader> = thread.headers().collect();
     let used = headers.windows(2).map(|pair| {
@@ -408,7 +395,7 @@ fn flushing_ns(thread: &Thread, line: &Timeline) -> f64 {
 }
 
 /// Returns the number of context switches of threads that had kernel counters open, and the time
-/// that these counters added to the switches.
+/// that these counters added to them.
 fn switches(profile: &Profile, process: usize) -> (u64, Option<Estimate>) {
     let of = &profile.processes[process];
     let groups = profile.groups.all();
@@ -437,8 +424,8 @@ fn switches(profile: &Profile, process: usize) -> (u64, Option<Estimate>) {
     match any {
         false => (0, Some(Estimate::exact(0.0))),
         true => {
-            // With a budget, counters are open only around the calls that were chosen for them. It
-            // is not known how many of the switches happened during these calls, but it is a small
+            // With a budget, counters are open around the calls that were chosen for them. It is
+            // not known how many of the switches happened during these calls, but it is a small
             // part.
             let is_whole = profile.manifest.budget.is_none();
             let range = |[low, value, high]: [f64; 3]| Estimate {

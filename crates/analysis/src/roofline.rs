@@ -9,10 +9,9 @@
 //!
 //! where *peak* and *bandwidth* are the highest rates of as many cores as threads worked on the
 //! call. *Bandwidth* is the rate of the nearest level of memory that has room for all bytes of the
-//! call. An op is *compute* bound if the first term is larger, and *memory* bound otherwise.
-//! `least / duration` is the op's part of the roof. In the usual picture, which shows operations
-//! per second over operations per byte, this part is the op's height divided by the height of the
-//! roof above it.
+//! call. An op is *compute* bound if the first term is larger, and *memory* bound otherwise. `least
+//! / duration` is the op's part of the roof: in the usual picture of operations per second over
+//! operations per byte, the op's height divided by the height of the roof above it.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -40,8 +39,7 @@ pub struct Roofs {
     pub caches: Vec<Cache>,
 }
 
-/// The highest number of operations per second that was measured for some kind of numbers and
-/// number of cores.
+/// The highest number of operations per second that was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
     /// Bits of the floating-point numbers.
@@ -52,8 +50,7 @@ pub struct Peak {
     pub rate: f64,
 }
 
-/// The highest number of bytes per second that was measured for some level of memory and number of
-/// cores.
+/// The highest number of bytes per second that was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
     pub level: Level,
@@ -76,9 +73,8 @@ pub struct Cache {
     pub instances: u32,
 }
 
-/// Returns the highest rate of `threads` threads on a machine with `cores` cores, from the rate of
-/// one core and the rate of all cores. It is the rate of one core times the number of cores that
-/// the threads use, but at most the rate of all cores.
+/// Returns the highest rate of `threads` threads on a machine with `cores` cores: the rate of one
+/// core times the number of cores that the threads use, but at most the rate of all cores.
 fn of_cores(values: impl Iterator<Item = (u32, f64)>, threads: u32, cores: u32) -> Option<f64> {
     let (mut one, mut all) = (None, None);
     for (of, rate) in values.filter(|(_, rate)| *rate > 0.0) {
@@ -95,8 +91,8 @@ fn of_cores(values: impl Iterator<Item = (u32, f64)>, threads: u32, cores: u32) 
 }
 
 impl Roofs {
-    /// Returns the highest number of operations on numbers of the kind `number` per second, for
-    /// this many threads. `None` if it was not measured.
+    /// Returns the highest number of operations on such numbers per second, for this many threads.
+    /// `None` if it was not measured.
     pub fn peak(&self, number: Number, threads: u32) -> Option<f64> {
         let of = self.peaks.iter().filter(|peak| number.is_float && peak.number == number.bits);
         of_cores(of.map(|peak| (peak.cores, peak.rate)), threads, self.cores)
@@ -108,9 +104,9 @@ impl Roofs {
         of_cores(of.map(|bandwidth| (bandwidth.cores, bandwidth.rate)), threads, self.cores)
     }
 
-    /// Returns the nearest cache level that has room for `bytes` in the caches that `threads`
-    /// threads use. Only levels whose bandwidth was measured are considered. `None` (main memory)
-    /// if there is no such level.
+    /// Returns the nearest cache level, of those with a measured bandwidth, that has room for
+    /// `bytes` in the caches that `threads` threads use. `None` (main memory) if there is no such
+    /// level.
     pub fn level(&self, bytes: f64, threads: u32) -> Level {
         let holds = |cache: &&Cache| {
             let used = threads.min(self.cores).max(1).div_ceil(cache.shared_by.max(1));
@@ -136,8 +132,8 @@ model::named! {
 pub struct Roof {
     /// What limits the op.
     pub holds: Holds,
-    /// The level of memory that the op's bytes come from. If memory limits the op, the roof is the
-    /// bandwidth of this level.
+    /// The level of memory that the op's bytes come from. If memory limits the op, the roof is its
+    /// bandwidth.
     pub level: Level,
     /// The shortest possible time of one call, in ns.
     pub least_ns: f64,
@@ -156,14 +152,13 @@ pub struct Placed {
     /// Number of outermost calls, or of dispatches.
     pub calls: u64,
     pub dispatches: Option<u64>,
-    /// The time of all these calls, in ns. The time of a dispatch is from the start of its first
-    /// workgroup to the end of its last one.
+    /// The time of all these calls, in ns. A dispatch takes from the start of its first workgroup
+    /// to the end of its last one.
     pub ns: f64,
     /// The number of threads that worked on each call.
     pub threads: u32,
     pub work: Work,
-    /// The roof above the row. `None` if the row's work or the rates of the machine are not known
-    /// well enough.
+    /// The roof above the row. `None` if the row's work or the rates of the machine are not known.
     pub roof: Option<Roof>,
 }
 
@@ -205,7 +200,6 @@ impl Placed {
         metric.value_of(calls, self.dispatches.map(|n| n as f64), self.ns, &values)
     }
 
-    /// Computes the row's roof.
     fn place(&mut self, roofs: &Roofs) {
         let each = self.ns / self.calls.max(1) as f64;
         if each > 0.0 {
@@ -229,10 +223,10 @@ pub fn roof(work: &Work, threads: u32, ns: f64, roofs: &Roofs) -> Option<Roof> {
     part.is_finite().then_some(Roof { holds, level, least_ns, part })
 }
 
-/// Returns a row for everything whose work is known: dispatches of IREE, and ops with arguments.
-/// `recorded` contains ops from recordings of PyTorch's profiler. They are used only if `profile`
-/// has no op whose work is known from its arguments. Without `roofs`, no row has a roof. The row
-/// with the most time comes first.
+/// Returns a row for everything whose work is known: dispatches of IREE, and ops with arguments,
+/// the most time first. `recorded` contains ops from recordings of PyTorch's profiler. They are
+/// used if `profile` has no op whose work is known from its arguments. Without `roofs`, no row has
+/// a roof.
 pub fn roofline(
     profile: &Profile,
     rules: &Rules,
@@ -258,12 +252,11 @@ pub fn roofline(
 pub struct Unplaced {
     /// The share of these ops in all self times, from 0 to 1.
     pub share: f64,
-    /// The ops, as [`Key::Op`] or [`Key::Unknown`]. The op with the most time is first.
+    /// The ops, as [`Key::Op`] or [`Key::Unknown`], the most time first.
     pub ops: Vec<Key>,
 }
 
-/// Returns the ops that have no row, because their work is not known. `summary` must be by op.
-/// `None` if all ops have a row.
+/// Returns the ops without a row. `summary` must be by op. `None` if all ops have a row.
 pub fn unplaced(profile: &Profile, summary: &Summary, placed: &[Placed]) -> Option<Unplaced> {
     let known: HashSet<&str> = placed.iter().map(|row| row.name.as_str()).collect();
     let is_known = |key: Key| match key {
@@ -286,7 +279,6 @@ pub fn unplaced(profile: &Profile, summary: &Summary, placed: &[Placed]) -> Opti
 
 /// Returns a row for each function of IREE whose dispatches do a known amount of work.
 fn dispatches(profile: &Profile, rules: &Rules) -> Vec<Placed> {
-    /// Sums over the sites of a function.
     #[derive(Default)]
     struct Sum {
         dispatches: u64,
@@ -295,8 +287,8 @@ fn dispatches(profile: &Profile, rules: &Rules) -> Vec<Placed> {
         /// Sum over the sites: wall time times the number of threads that could have worked.
         room: f64,
     }
-    // The names of most functions do not show their work. If no name shows it, the calls need not
-    // be read.
+    // The names of most functions do not show their work. If no name does, the calls need not be
+    // read.
     let is_known = |op: &Op| op.role == Role::Workgroup && rules.of(&op.name, "").is_some();
     if !profile.ops.all().iter().any(is_known) {
         return Vec::new();
@@ -329,7 +321,6 @@ fn dispatches(profile: &Profile, rules: &Rules) -> Vec<Placed> {
     sums.into_iter().filter(|(_, sum)| sum.wall > 0.0).filter_map(placed).collect()
 }
 
-/// Returns a row for each op with arguments for which the work of a call is known.
 fn ops(profile: &Profile, rules: &Rules) -> Vec<Placed> {
     // With a budget, the time of calls that were only counted is not known.
     if profile.is_sampled() || !profile.ops.all().iter().any(|op| op.role == Role::Op) {
@@ -337,7 +328,6 @@ fn ops(profile: &Profile, rules: &Rules) -> Vec<Placed> {
     }
     let trees = OpTrees::new(profile, is_contradicted(profile));
     let table = OpTable::new(&trees, &OpFilter::default(), true, false);
-    /// Sums over rows with the same name and arguments.
     #[derive(Default)]
     struct Sum {
         calls: u64,
@@ -383,8 +373,8 @@ fn ops(profile: &Profile, rules: &Rules) -> Vec<Placed> {
         .collect()
 }
 
-/// Converts an op from a recording of PyTorch's profiler. The recording does not contain the size
-/// of the op's numbers.
+/// Converts an op from a recording of PyTorch's profiler, which does not contain the size of the
+/// op's numbers.
 fn of_recording(row: &ShapeRow) -> Option<Placed> {
     let flop = row.flops? as f64 / row.calls.max(1) as f64;
     (row.total_ns > 0).then(|| Placed {
@@ -404,8 +394,8 @@ fn of_recording(row: &ShapeRow) -> Option<Placed> {
 mod tests {
     use super::*;
 
-    /// Roofs for calculations on paper: one core has 100 GFLOP/s and 10 GB/s, and four cores have
-    /// 400 and 20. Each core has a cache of 1 MB with 50 GB/s.
+    /// One core has 100 GFLOP/s and 10 GB/s, and four cores have 400 and 20. Each core has a cache
+    /// of 1 MB with 50 GB/s.
     fn paper() -> Roofs {
         let peak = |cores, rate| Peak { number: 32, cores, rate };
         let bandwidth = |level, cores, rate| Bandwidth { level, cores, rate };
@@ -454,9 +444,8 @@ mod tests {
         let memory = of(Some(1e6), Some(1e6), 1, 80e3).unwrap();
         assert_eq!((memory.holds, memory.level), (Holds::Memory, Some(2)));
         assert_eq!((memory.least_ns, memory.part), (20e3, 0.25));
-        // A copy does no operations, so only its bytes matter.
+        // A copy does no operations.
         assert_eq!(of(None, Some(20e6), 4, 2e6).unwrap().part, 0.5);
-        // The number of bytes is not known, or the peak for such numbers is not known.
         assert_eq!(of(Some(1e6), None, 1, 1e6), None);
         let doubles = Work { flop: Some(1.0), bytes: Some(1.0), number: None };
         assert_eq!(roof(&doubles, 1, 1.0, &roofs), None);

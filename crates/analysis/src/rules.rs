@@ -4,8 +4,8 @@
 //! A rule does not fire if less than its threshold is at stake, or if the data that it needs was
 //! not recorded. Rules about dispatches do not fire if other threads took the CPU from a thread of
 //! the program for too long ([`CROWDED`]). Rules about dispatches of IREE use sites
-//! ([`crate::sites()`]). The idle time of workers in a site counts for only one rule, the first one
-//! of these that holds:
+//! ([`crate::sites()`]). The idle time of workers in a site counts for one rule, the first of these
+//! that holds:
 //!
 //! ```text
 //!  fewer workgroups than workers ───────────────────────► too few workgroups
@@ -24,8 +24,7 @@ use crate::summary::Summary;
 use crate::table::{By, Key, Row};
 use crate::threads::threads_of_program;
 
-/// A rule about workers or memory fires if at least this part of the wall time is at stake. (Rules
-/// about gaps need [`MOST`]; for the rule about fresh memory, [`FAULTS`] suffices.)
+/// A rule about workers or memory fires if at least this part of the wall time is at stake.
 pub const WORTH: f64 = 0.1;
 /// "Most" of the wall time means at least this part.
 pub const MOST: f64 = 0.5;
@@ -38,30 +37,28 @@ pub const ITEMS: f64 = 0.01;
 /// The rule about `.item()` fires if there are at least this many calls.
 pub const ITEM_CALLS: u64 = 1_000;
 /// The rule about imbalance fires if the busiest worker takes at least this many times as long as
-/// it would if all workers had the same work.
+/// with evenly divided work.
 pub const IMBALANCE: f64 = 1.3;
 /// Workgroups that take less time than this, in ns, count as small.
 pub const SMALL_NS: f64 = 2_000.0;
 /// The rule about memory fires if at least this part of the cycles are stalls for memory.
 pub const STALLED: f64 = 0.5;
-/// The least time that a page fault takes, in ns. It comes from published measurements on Linux on
-/// x86-64 (0.25 µs for a page that only has to be cleared, and much more in virtual machines).
-/// Counterpoint does not measure it.
+/// The least time that a page fault takes, in ns. From published measurements on Linux on x86-64:
+/// 0.25 µs for a page that only has to be cleared, and much more in virtual machines.
 pub const FAULT_NS: f64 = 250.0;
 
 /// The rule about fresh memory fires if page faults take at least this part of an op's time (of its
-/// processor time, if that is known). The part is small, because a fault can take several times
+/// processor time, if known). The part is small, because a fault can take several times
 /// [`FAULT_NS`].
 pub const FAULTS: f64 = 0.05;
 /// If it fires because of [`FAULTS`], the op must also take at least this part of the wall time.
 pub const FAULTS_OP: f64 = 0.02;
-/// For the rule about fresh memory, at least this part of the op's calls must have page faults. The
-/// first call on each thread is not considered.
+/// For the rule about fresh memory, at least this part of the op's calls must have page faults.
+/// First calls do not count.
 pub const FAULTS_CALLS: f64 = 0.01;
 
 /// If the kernel gave the CPU to other threads for at least this part of a thread's time in calls,
-/// rules about dispatches do not fire, because wall times then show more about those threads than
-/// about this program.
+/// wall times show more about those threads than about this program.
 pub const CROWDED: f64 = 0.2;
 
 /// A cause that holds a program back, with the evidence. Times are in ns. `efficiency` and
@@ -70,11 +67,11 @@ pub const CROWDED: f64 = 0.2;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the fields are named after what the variants and this comment say")]
 pub enum Rule {
-    /// Most of the time is between dispatches. `before` describes the gaps before dispatches, in
-    /// ns, and `mean_ns` is the mean time of a dispatch.
+    /// Most of the time is between dispatches. `before` describes the gaps before dispatches, and
+    /// `mean_ns` is the mean time of a dispatch.
     Between { dispatches: u64, before: Before, mean_ns: f64 },
-    /// Most of the time is between runs of the model. `before` describes the gaps before runs, in
-    /// ns, and `mean_ns` is the mean time of a run.
+    /// Most of the time is between runs of the model. `before` describes the gaps before runs, and
+    /// `mean_ns` is the mean time of a run.
     BetweenRuns { runs: u64, before: Before, mean_ns: f64 },
     /// Workers are idle in the dispatches of a site, although each could have a workgroup.
     WorkersWait { site: OpId, efficiency: f64 },
@@ -88,16 +85,15 @@ pub enum Rule {
     /// In most cycles of an op, the processor waits for memory. `counter` counts such cycles, and
     /// `stalled` is their part of all cycles.
     MemoryBound { op: Key, counter: usize, stalled: f64 },
-    /// An op touches fresh memory again and again, and not only in first calls. `mean` is the mean
-    /// number of page faults in a call, and `calls` is the part of the calls that have page faults.
-    /// The faults take at least `part` of the op's time (of its processor time, if `of_cpu`).
+    /// An op touches fresh memory again and again. `mean` is the mean number of page faults in a
+    /// call, and `calls` is the part of the calls that have page faults. The faults take at least
+    /// `part` of the op's time (of its processor time, if `of_cpu`).
     FreshMemory { op: Key, counter: usize, mean: f64, calls: f64, part: f64, of_cpu: bool },
     /// The program waits for its data loader. `calls` is how often it waits, and `mean_ns` is the
     /// mean wait.
     DataLoader { op: Key, calls: u64, mean_ns: f64 },
-    /// `.item()` is called at least [`ITEM_CALLS`] times. The gaps right before and after its calls
-    /// take `around_ns` in all. If these gaps are known, they are at stake as well, because Python
-    /// works for the call in them.
+    /// `.item()` is called often. `around_ns` is the sum of the gaps right before and after its
+    /// calls. They are at stake as well, because Python works for the call in them.
     Items { op: Key, calls: u64, mean_ns: f64, around_ns: f64 },
 }
 
@@ -109,7 +105,7 @@ pub struct Fired {
     /// The part of the wall time that is at stake, from 0 to 1.
     pub share: f64,
     /// The wall time, in ns: the lifetime of the thread that lived longest, added up over
-    /// processes. If there are several passes, the mean over the passes.
+    /// processes. With several passes, the mean over the passes.
     pub wall_ns: f64,
 }
 
@@ -120,9 +116,8 @@ impl Fired {
     }
 }
 
-/// Returns the rules that fire. The rule with the most time at stake is first. `sites` are the
-/// profile's dispatch sites; `None` if there are none. `summary` must be by op, and without a
-/// filter.
+/// Returns the rules that fire, the most time at stake first. `sites` are the profile's dispatch
+/// sites; `None` if there are none. `summary` must be by op, and without a filter.
 pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec<Fired> {
     let wall = wall_ns(profile, summary);
     if wall <= 0.0 || summary.sampled.is_some() {
@@ -151,8 +146,7 @@ pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec
     found
 }
 
-/// Returns how long the program ran, as far as it is known: the lifetime of the thread that lived
-/// longest, added up over processes. If there are several passes, returns the mean over the passes.
+/// Returns how long the program ran, as [`Fired::wall_ns`].
 fn wall_ns(profile: &Profile, summary: &Summary) -> f64 {
     let mut of_process = vec![0f64; profile.processes.len()];
     for thread in threads_of_program(profile, &summary.threads) {
@@ -187,8 +181,8 @@ fn between(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
     fire(rule, before.total.min(idle), wall, MOST, found);
 }
 
-/// For each rule, adds up the time at stake over all sites for which it holds. The site with the
-/// most time at stake is the one in the rule's evidence.
+/// For each rule, adds up the time at stake over all sites for which it holds. The evidence is the
+/// site with the most time at stake.
 fn workers(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
     let mut at_stake: [(f64, f64, Option<Rule>); 4] = [(0.0, 0.0, None); 4];
     for site in &sites.rows {
@@ -206,8 +200,7 @@ fn workers(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
     }
 }
 
-/// Returns the rule that holds for a site: its index, the rule, and the wall time at stake in
-/// ticks.
+/// Returns the rule that holds for a site: its index, the rule, and the ticks at stake.
 fn of_site(site: &Site, ns_per_tick: f64) -> Option<(usize, Rule, f64)> {
     let (op, efficiency) = (site.op, site.efficiency);
     if efficiency <= 0.0 || site.wall <= 0.0 || site.dispatches == 0 || site.workgroups == 0 {
@@ -286,10 +279,9 @@ fn memory_bound(profile: &Profile, row: &Row, own_ns: f64, wall: f64, found: &mu
     }
 }
 
-/// Finds ops that have page faults not only in first calls, if the faults take much of the wall
-/// time or of the op's time. Page faults are averaged over all calls, because possibly only a few
-/// calls of an op have large arguments. `wall` is the sum over all passes, like the sums of
-/// counters.
+/// Finds ops that have page faults also in later calls, if the faults take much of the wall time or
+/// of the op's time. Page faults are averaged over all calls, because possibly only a few calls of
+/// an op have large arguments. `wall` is the sum over all passes, like the sums of counters.
 fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec<Fired>) {
     let counters = &profile.manifest.counters;
     let is_faults = |name: &str| matches!(plain(name), "page-faults" | "faults" | "minor-faults");
@@ -297,7 +289,7 @@ fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec
     let clock = (0..counters.len()).find(|at| is_clock_of_threads(profile, *at));
     let value = |row: &Row, at: usize| row.counters.get(at).copied().flatten();
     // Returns the time of an op's calls, and whether it is processor time. The page faults of a
-    // call include those of the calls inside, so the time includes the calls inside, too.
+    // call include those of the calls inside, so the time does, too.
     let own = |row: &Row, calls: u64| match clock.and_then(|at| value(row, at)) {
         Some(on_cpu) if on_cpu.calls == calls => (on_cpu.value.value, true),
         _ => {
@@ -315,8 +307,8 @@ fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec
         let ns = faults * FAULT_NS;
         ns >= WORTH * wall || (own > 0.0 && ns >= FAULTS * own && op_ns >= FAULTS_OP * wall)
     };
-    // First, ops with too few page faults in all are left out, so that the single calls of most ops
-    // need not be read.
+    // Ops with too few page faults in all are left out, so that the single calls of most ops need
+    // not be read.
     let many = |row: &&Row| {
         let of = value(row, counter);
         of.is_some_and(|of| of.calls >= 10 && is_much(of.value.value, row, of.calls))
@@ -334,7 +326,6 @@ fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec
         if calls < FAULTS_CALLS || later.with_some < 2 || !is_much(faults, row, of.calls) {
             continue;
         }
-        // Page faults cannot have taken longer than the op itself.
         let (own, of_cpu) = own(row, of.calls);
         let ns = (faults * FAULT_NS).min(own);
         let part = if own > 0.0 { ns / own } else { 0.0 };

@@ -1,6 +1,6 @@
-//! Estimates runs with a budget (`run --budget`), in which all calls were counted and only some
-//! were timed. A call is *drawn* if it was chosen at random to be timed. The first calls of an op
-//! are always timed, so they are not drawn.
+//! Estimates runs with a budget (`run --budget`), in which all calls were counted and some were
+//! timed. A call is *drawn* if it was chosen at random to be timed. The first calls of an op are
+//! timed anyway, so they are not drawn.
 //!
 //! ```text
 //!  Profile ─ pages of each thread, in order ─► Unit: strata per thread and export ─┐
@@ -50,8 +50,7 @@ pub(crate) fn apply(row: &mut Row, sampled: SampledRow, metrics: &[Bound], raw: 
     let timed = sampled.timed.max(1) as f64;
     let complete = sampled.calls == Some(sampled.timed);
     if let Some(calls) = sampled.calls.filter(|_| !complete) {
-        // `taken` is the time that was subtracted from the timed calls. It is scaled to the time
-        // that would have been subtracted if all calls had been timed.
+        // `taken` was subtracted from the timed calls. It is scaled to all calls.
         let each = calls as f64 / timed;
         if let Some(taken) = &mut row.taken {
             (taken.total, taken.own) = (taken.total.times(each), taken.own.times(each));
@@ -97,7 +96,7 @@ pub(crate) fn apply(row: &mut Row, sampled: SampledRow, metrics: &[Bound], raw: 
 }
 
 /// Widens the interval of `total`, an estimate from a sample, by the uncertainty of `taken`, the
-/// time that the recorder added and that was already subtracted from the sample's values.
+/// recorder's time.
 pub(crate) fn widened(total: Estimated, taken: Option<Estimate>) -> Estimate {
     let of_sample = total.interval.unwrap_or(Estimate::exact(total.value));
     let taken = taken.unwrap_or_default();

@@ -1,6 +1,5 @@
-//! Finds threads of a program that made no recorded call. The profile has no pages of such threads.
-//! Only their processor time is known, because the recorder in the process reads it when the
-//! process ends.
+//! Finds threads of a program that made no recorded call. The profile has no pages of such threads,
+//! but their processor time, which the recorder in the process reads when the process ends.
 
 use std::collections::HashSet;
 
@@ -25,8 +24,8 @@ pub struct SilentThread {
 }
 
 /// Returns the threads without calls, for all processes that have calls. In each process, the
-/// thread with the most processor time comes first. A process that did not end in an orderly way
-/// has no such threads, because their time is not known.
+/// thread with the most processor time comes first. The time of threads is not known for a process
+/// that did not end in an orderly way, so it has no such threads.
 pub(crate) fn silent(profile: &Profile, threads: &[ThreadTime]) -> Vec<SilentThread> {
     let mut all = Vec::new();
     let mut processes: Vec<usize> = threads.iter().map(|thread| thread.process).collect();
@@ -34,9 +33,8 @@ pub(crate) fn silent(profile: &Profile, threads: &[ThreadTime]) -> Vec<SilentThr
     for process in processes {
         let of = &profile.processes[process];
         let Some(at_end) = &of.thread_times else { continue };
-        // The events of plugins in the same process are stored in separate parts of the profile, so
-        // all parts of the process are searched. A process of another machine or run may have the
-        // same ids.
+        // The events of plugins in the same process are stored in separate parts of the profile. A
+        // process of another machine or run may have the same ids.
         let key = |p: &profile::Process| (p.member, p.pass, p.id.of_process());
         let same = profile.processes.iter().filter(|p| key(p) == key(of));
         let called: HashSet<u32> = same.flat_map(|p| &p.threads).map(|t| t.tid).collect();

@@ -7,8 +7,8 @@
 //!             ├──── dispatch 0 ─────┤ gap   ├ dispatch 1 ┤
 //! ```
 //!
-//! Workgroups are assigned to dispatches in the same way as for timelines and exports
-//! ([`profile::dispatch`]), so sites, timelines and exports show the same dispatches.
+//! Workgroups are assigned to dispatches by [`profile::dispatch`], so sites, timelines and exports
+//! show the same dispatches.
 //!
 //! **Sites.** A model makes the same dispatches in each of its runs. The shortest sequence of
 //! functions whose repetition makes up the end of a process's dispatches is one iteration, and each
@@ -47,38 +47,35 @@ pub struct Site {
     pub dispatches: u64,
     /// Number of workgroups of the site's dispatches.
     pub workgroups: u64,
-    /// Number of threads that ran workgroups. If there are several processes, the largest number.
+    /// Number of threads that ran workgroups; of several processes, the largest.
     pub workers: usize,
-    /// Number of dispatches with missing workgroups. The time of such a dispatch is from the first
-    /// to the last of its recorded workgroups.
+    /// Number of dispatches with missing workgroups. Their times are from the first to the last
+    /// recorded workgroup.
     pub incomplete: u64,
-    /// Sum of the wall times of the dispatches, as recorded. The wall time of a dispatch is from
-    /// the start of its first workgroup to the end of its last one.
+    /// Sum of the wall times of the dispatches, as recorded: each from the start of the first
+    /// workgroup to the end of the last one.
     pub wall: f64,
     /// The mean wall time of a dispatch.
     pub mean: f64,
     /// The shortest and the longest wall time of a dispatch.
     pub range: [f64; 2],
-    /// 10th percentile and median over the dispatches. The time of a dispatch is the sum of the
-    /// durations of its workgroups, without the time that the recorder added.
+    /// Quantiles of the time of a dispatch, without the time that the recorder added.
     pub dispatch: DispatchTimes,
-    /// Sum of the durations of all workgroups, without the time that the recorder added. If all
-    /// calls of the function belong to this site, the sum equals the total of these calls.
+    /// Sum of the durations of all workgroups, without the time that the recorder added.
     pub sum: f64,
     /// How busy the workers were in the dispatches, from 0 to 1: `sum` divided by `wall`, and by
     /// the number of the process's threads that ran workgroups.
     pub efficiency: f64,
     /// The time of the busiest worker of each dispatch, divided by the time that each worker would
-    /// have if the work were divided equally. 1 means that the work is balanced. A single workgroup
-    /// cannot be divided.
+    /// have with equally divided work. 1 means that the work is balanced. A single workgroup cannot
+    /// be divided.
     pub imbalance: f64,
     /// The gaps before the site's dispatches.
     pub before: Before,
 }
 
-/// The gaps before some dispatches. In a gap, the process is in no dispatch. A gap begins at the
-/// latest end of the earlier dispatches. The first dispatch of a process has no gap. Times are in
-/// ticks, unless a user of this type documents another unit.
+/// The gaps before some dispatches, in which the process is in no dispatch. The first dispatch of a
+/// process has no gap. Times are in ticks, unless a user of this type documents another unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Before {
     /// Number of the gaps.
@@ -91,8 +88,7 @@ pub struct Before {
 }
 
 impl Before {
-    /// Returns the same gaps with their times multiplied by `factor`, to convert them to another
-    /// unit.
+    /// Returns the same gaps with their times multiplied by `factor`.
     pub fn scaled(self, factor: f64) -> Self {
         Self {
             times: self.times,
@@ -111,7 +107,6 @@ impl Before {
     }
 }
 
-/// The gaps that were added up so far, in ticks.
 #[derive(Debug, Default)]
 struct Pauses {
     lengths: Durations,
@@ -138,8 +133,7 @@ impl Pauses {
     }
 }
 
-/// Quantiles of the time of a dispatch, which is the sum of the durations of its workgroups, in
-/// ticks.
+/// Quantiles over dispatches of the sum of the durations of their workgroups, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DispatchTimes {
     /// The 10th percentile over the dispatches.
@@ -167,8 +161,7 @@ impl Site {
         self.before.be_mean_of(passes);
     }
 
-    /// Returns the gaps before the site's dispatches. `None` if its only dispatch is the first one
-    /// of its process.
+    /// Returns the gaps before the site's dispatches, if there are any.
     pub fn gaps(&self) -> Option<Before> {
         Some(self.before).filter(|before| before.times > 0)
     }
@@ -179,22 +172,20 @@ impl Site {
 pub struct Sites {
     /// The sites in the order of the program. Sites without a position come first.
     pub rows: Vec<Site>,
-    /// The time in which any dispatch was running, in ticks, added up over processes. If several
-    /// dispatches run at the same time, the time is counted once.
+    /// The time in which any dispatch was running, in ticks, added up over processes.
     pub busy: f64,
     pub dispatches: u64,
     /// The gaps before all dispatches.
     pub before: Before,
-    /// For each row of a table by op, the time of a dispatch, over all sites of the function.
+    /// For each row of a table by op, over all sites of the function.
     pub of_ops: BTreeMap<OpId, DispatchTimes>,
-    /// The parts of the time that more threads could shorten, and the parts that they could not
-    /// shorten.
+    /// The parts of the time that more threads could shorten, and the others.
     pub room: Room,
 }
 
-/// The time from the first dispatch to the end of the last one, divided into parts. The times are
-/// as recorded, and added up over processes. If dispatches overlap, the time belongs to the one
-/// that began first. Times are in ticks.
+/// The time from the first dispatch to the end of the last one, divided into parts. Times are in
+/// ticks, as recorded, and added up over processes. If dispatches overlap, the time belongs to the
+/// one that began first.
 ///
 /// ```text
 ///  2 workers    ├ a ┤     ├ b ┤├── c ──┤
@@ -210,17 +201,16 @@ pub struct Room {
     pub span: f64,
     /// The part in which no dispatch ran.
     pub outside: f64,
-    /// The part in dispatches that have only one workgroup.
+    /// The part in dispatches of a single workgroup.
     pub alone: f64,
-    /// The part in dispatches with several workgroups, but with no more workgroups than workers: an
-    /// additional thread would have nothing to do.
+    /// The part in other dispatches with no more workgroups than workers: an additional thread
+    /// would have nothing to do.
     pub few: f64,
     /// The part in dispatches with more workgroups than workers.
     pub many: f64,
-    /// Number of workers. If there are several processes, the largest number.
+    /// Number of workers; of several processes, the largest.
     pub workers: usize,
-    /// How busy the workers were in dispatches: the part of all workers' time in dispatches in
-    /// which they ran workgroups, from 0 to 1.
+    /// How busy the workers were in dispatches, from 0 to 1.
     pub efficiency: f64,
 }
 
@@ -246,7 +236,7 @@ impl Room {
 
 impl Sites {
     /// Returns the sum of the wall times of all dispatches, in ticks. Unlike in [`Sites::busy`],
-    /// time in which several dispatches run is counted for each of them.
+    /// time in which several dispatches run counts for each of them.
     pub fn walls(&self) -> f64 {
         self.rows.iter().map(|site| site.wall).sum()
     }
@@ -257,7 +247,7 @@ impl Sites {
         (all > 0.0).then(|| site.wall / all)
     }
 
-    /// Computes the mean run of the model, if each iteration is one run. `None` if there are no two
+    /// Computes the mean run of the model, if each iteration is one run. `None` without two
     /// iterations, or if the program's processes repeat different dispatches.
     pub fn run(&self) -> Option<ModelRun> {
         let placed = || self.rows.iter().filter(|site| site.position.is_some());
@@ -280,7 +270,7 @@ impl Sites {
     }
 }
 
-/// The mean of all runs of a model, and the gaps before runs. Times are in ticks, as recorded.
+/// The mean of all runs of a model. Times are in ticks, as recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ModelRun {
     pub runs: u64,
@@ -289,31 +279,28 @@ pub struct ModelRun {
     pub busy: f64,
     /// The time between the first and the last dispatch of a run in which no dispatch was running.
     pub between: f64,
-    /// The gaps before the first dispatch of each run. A gap begins at the end of the last dispatch
-    /// of the previous run, or of the last dispatch before the first run.
+    /// The gaps before the first dispatch of each run.
     pub before: Before,
 }
 
-/// Finds the sites. `None` if the profile has no known workgroups, or if only some calls were
-/// recorded (a run with a budget). With `raw`, the time that the recorder added is not subtracted.
-/// It is not subtracted either if corrected values would contradict each other, as in a
-/// [`Summary`](crate::Summary). If there are several passes, sums and numbers are means over the
-/// passes.
+/// Finds the sites. `None` if the profile has no known workgroups, or in a run with a budget. The
+/// time that the recorder added is not subtracted with `raw`, or if corrected values would
+/// contradict each other, as in a [`Summary`](crate::Summary). With several passes, sums and
+/// numbers are means over the passes.
 pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
     let is_raw = raw || profile.is_sampled() || is_contradicted(profile);
     sites_as(profile, is_raw)
 }
 
-/// Finds the sites if it is already known whether corrected values contradict each other: `raw` is
-/// [`Summary::raw`](crate::Summary::raw) of the same profile. This function reads all calls once
-/// less than [`sites`].
+/// Finds the sites if [`Summary::raw`](crate::Summary::raw) of the same profile is already known.
+/// Reads all calls once less than [`sites`].
 pub fn sites_as(profile: &Profile, raw: bool) -> Option<Sites> {
     let brackets = Brackets::new(profile, raw);
     let mut found = Sites::default();
     // The time of workgroups, and the time of all workers in dispatches.
     let (mut work, mut room) = (0.0, 0.0);
     let mut pauses = Pauses::default();
-    // The keys are the functions of one iteration. Processes of the same program have the same key.
+    // The keys are the functions of one iteration, which are the same in processes of one program.
     let mut sums: BTreeMap<Vec<OpId>, Places> = BTreeMap::new();
     for process in 0..profile.processes.len() {
         let assembled = assemble(profile, process, &brackets)?;
@@ -380,12 +367,12 @@ pub struct Dispatched {
     pub begin: u64,
     /// End of the dispatch's last workgroup.
     pub end: u64,
-    /// The number of all workgroups of the dispatch, including those that were not recorded.
+    /// The number of all workgroups of the dispatch, recorded or not.
     pub of: u64,
 }
 
-/// Returns all dispatches, process by process, in the order in which they began. `None` if only
-/// some calls were recorded.
+/// Returns all dispatches, process by process, in the order in which they began. `None` in a run
+/// with a budget.
 pub fn dispatches(profile: &Profile) -> Option<Vec<Dispatched>> {
     let brackets = Brackets::new(profile, true);
     let mut all = Vec::new();
@@ -403,7 +390,7 @@ pub fn dispatches(profile: &Profile) -> Option<Vec<Dispatched>> {
 type Places = BTreeMap<(Option<u32>, OpId), Sum>;
 
 /// A site while dispatches are added to it. `sum`, `sums`, `busiest` and `equal` are in units of
-/// 1/[`crate::amounts::PARTS`] tick; all other times are in ticks.
+/// 1/[`crate::amounts::PARTS`] tick; other times are in ticks.
 #[derive(Debug, Default)]
 struct Sum {
     dispatches: u64,

@@ -10,16 +10,16 @@
 //! ```
 //!
 //! The statistics describe the outermost calls of each op: those that are not inside of another
-//! call of the same op. The time that the recorder added to a call (computed by `forest`) is
-//! subtracted from the call's duration, as in every other view. A counter can only be corrected in
-//! a sum over many calls, so the counter values of single calls are as they were read;
-//! [`Scope::brackets`] has the mean that should be subtracted from them.
+//! call of the same op. The time that the recorder added to a call is subtracted from the call's
+//! duration. A counter can only be corrected in a sum over many calls, so the counter values of
+//! single calls are as they were read; [`Scope::brackets`] has the mean that should be subtracted
+//! from them.
 //!
 //! The variables of a call are its duration in ticks, each counter of the run, and each requested
-//! metric. A counter has a value if it was read and was counting all the time; otherwise the value
-//! is missing. A metric is missing if one of its counters is missing, or if it is not defined. The
-//! statistics of a variable cover the calls in which it has a value; those of a pair cover the
-//! calls in which both variables have one.
+//! metric. A counter has a value if it was read and was counting all the time. A metric is missing
+//! if one of its counters is missing, or if it is not defined. The statistics of a variable cover
+//! the calls in which it has a value; those of a pair cover the calls in which both variables have
+//! one.
 //!
 //! **Buckets.** The `n` values of a variable are sorted. Bucket `b` of `B` covers the sorted
 //! positions from `n·b/B` to before `n·(b+1)/B`, in integer arithmetic; its mean is the mean of the
@@ -27,9 +27,8 @@
 //! calls.
 //!
 //! **Ties.** Equal values can span several buckets. In the table of a pair, all calls with such a
-//! value are counted in the lowest bucket that contains it: the bucket of the first sorted position
-//! that the value takes. So calls with equal values are never separated, and every value is counted
-//! in a bucket whose mean includes it.
+//! value are counted in the lowest bucket that contains it. So calls with equal values are not
+//! separated, and every value is counted in a bucket whose mean includes it.
 //!
 //! **Numbers.** Sums of values are exact. Squares and products are sums in `f64` of differences
 //! from the mean. The smallest value is subtracted from all values first, so that large values with
@@ -73,13 +72,13 @@ use work::{Workspace, parallel};
 
 /// The largest number of buckets: bucket numbers have two hexadecimal digits.
 pub const MOST_BUCKETS: usize = 256;
-/// The largest number of calls of one op that can be described. The limit exists because twice the
-/// rank of a call is stored in 32 bits.
+/// The largest number of calls of one op that can be described: twice the rank of a call is stored
+/// in 32 bits.
 pub const MOST_CALLS: u64 = (1 << 31) - 1;
 /// A scope with fewer calls than this is described by one worker. In a larger scope, several
 /// workers share the variables.
 const SMALL: usize = 1 << 16;
-/// The most memory for collected values, in bytes.
+/// The memory for collected values, in bytes.
 const MOST_MEMORY: usize = 640 << 20;
 
 /// Options of [`stats`](stats()).
@@ -92,24 +91,22 @@ pub struct Options {
     pub thread: Option<String>,
     /// Whether to describe the calls of each rank of a distributed job, instead of each thread.
     pub by_rank: bool,
-    /// Time in ns after the start of each thread's first recorded call, which may be of any op.
-    /// Calls that begin within this time are left out.
+    /// Calls that begin within this time, in ns, after the start of their thread's first recorded
+    /// call are left out.
     pub skip_ns: u64,
     /// Number of buckets, 1 to [`MOST_BUCKETS`]; other values are clamped.
     pub buckets: usize,
-    /// Whether to compute [`Pair::table`] for each pair of variables.
+    /// Whether to compute [`Pair::table`].
     pub tables: bool,
-    /// Metrics to describe besides the counters. Each is bound to the profile's counters.
+    /// Metrics to describe besides the counters, bound to the profile's counters.
     pub metrics: Vec<Bound>,
     /// Number of worker threads; 0 for as many as the machine has processors.
     pub workers: usize,
-    /// Whether durations are described as they were recorded, without subtracting the time that the
-    /// recorder added.
+    /// Whether durations are described as recorded, without subtracting the recorder's time.
     pub raw: bool,
-    /// The most memory for collected values, in bytes; `None` for 640 MiB. If the values need more,
-    /// the ops are described in several batches, and every page is read once for each batch. If an
-    /// op needs more by itself, it is the only op of its batch. The results do not depend on this
-    /// limit.
+    /// The memory for collected values, in bytes; `None` for 640 MiB. If the values need more, the
+    /// ops are described in several batches, and every page is read once for each batch. An op that
+    /// needs more by itself is alone in its batch. The results do not depend on this limit.
     pub memory: Option<usize>,
 }
 
@@ -136,11 +133,10 @@ pub struct Stats {
     pub buckets: usize,
     /// The metrics among the variables.
     pub metrics: Vec<Bound>,
-    /// The ops with described calls. The op with the largest sum of durations is first.
+    /// The ops with described calls, the largest sum of durations first.
     pub ops: Vec<OpStats>,
-    /// Whether durations are as they were recorded, without a correction. This is so if
-    /// [`Options::raw`] is set, or if corrected durations would contradict each other. In the
-    /// second case, `losses` contains a [`Loss::Inconsistent`].
+    /// Whether durations are as recorded: with [`Options::raw`], or because corrected durations
+    /// would contradict each other. In the second case, `losses` contains a [`Loss::Inconsistent`].
     pub raw: bool,
     /// The cost of the probes in each process that was calibrated.
     pub probes: Vec<ProbeCost>,
@@ -156,8 +152,7 @@ pub struct OpStats {
     /// Sum of the durations of the described calls, in ticks. In a run with a budget, each duration
     /// is multiplied by its weight.
     pub total_ticks: f64,
-    /// In a run with a budget, the estimated sum of the durations of all calls, as in a
-    /// [`Summary`](crate::Summary). `None` without a budget, or if it is not known.
+    /// In a run with a budget, the estimated sum of the durations of all calls, if it is known.
     pub estimated: Option<Estimated>,
     /// The calls of all threads together.
     pub all: Scope,
@@ -169,8 +164,7 @@ pub struct OpStats {
 }
 
 impl OpStats {
-    /// Whether the op's calls are described by rank (see [`Options::by_rank`]). The result is true
-    /// even if no call has a rank.
+    /// Whether the op's calls are described by rank, even if no call has a rank.
     pub fn is_by_rank(&self) -> bool {
         // An op that is described by thread has at least one thread.
         self.threads.is_empty()
@@ -193,8 +187,8 @@ pub struct ThreadStats {
 pub struct Scope {
     /// Number of described calls: those that are not inside of another call of the op.
     pub calls: u64,
-    /// Number of calls of the op that are inside of another call of the op. The statistics do not
-    /// include them.
+    /// Number of calls of the op inside of another call of the op. The statistics do not include
+    /// them.
     pub inner: u64,
     /// Number of calls that ended at each location, by `node << 12 | cpu`.
     pub locations: BTreeMap<u32, u64>,
@@ -202,30 +196,27 @@ pub struct Scope {
     pub variables: Vec<Variable>,
     /// All pairs of variables: each variable with every earlier one.
     pub pairs: Vec<Pair>,
-    /// In a run with a budget, where calls have different weights: the effective sample size, which
-    /// is the number of calls of equal weight that would be as informative.
+    /// In a run with a budget, the effective sample size: the number of calls of equal weight that
+    /// would be as informative.
     pub effective: Option<f64>,
-    /// In a run with a budget: the estimates for all calls, of which only `calls` were timed.
-    /// `None` if they are not known, for example because [`Options::skip_ns`] leaves out calls.
+    /// In a run with a budget: the estimates for all calls, of which `calls` were timed. `None` if
+    /// they are not known, for example because of [`Options::skip_ns`].
     pub sampled: Option<Box<SampledRow>>,
     /// For each variable except metrics: the mean and the standard deviation of the amount that the
-    /// recorder added to a value. The first element belongs to the duration in ticks; this amount
-    /// is already subtracted from each duration. The other elements belong to the counters, whose
-    /// values still include the amount. `None` if the brackets (the readings before and after a
-    /// call) were not calibrated.
+    /// recorder added to a value. It is already subtracted from durations, the first variable, and
+    /// not from counters. `None` if the brackets (the readings before and after a call) were not
+    /// calibrated.
     pub brackets: Vec<Option<Bracket>>,
 }
 
 impl Scope {
     /// In a run with a budget, returns the number of all calls, timed or not, if it is known.
-    /// Otherwise `None`.
     pub fn counted(&self) -> Option<u64> {
         self.sampled.as_ref()?.calls
     }
 
-    /// In a run with a budget, estimates the mean of a variable over all calls from the timed
-    /// calls. `None` without a budget, for metrics, and if there is no estimate. Durations are in
-    /// ticks.
+    /// In a run with a budget, estimates the mean of a variable over all calls. `None` without a
+    /// budget, for metrics, and if there is no estimate. Durations are in ticks.
     pub fn estimated_mean(&self, variable: usize) -> Option<Estimated> {
         let sampled = self.sampled.as_deref()?;
         match variable.checked_sub(1) {
@@ -235,8 +226,8 @@ impl Scope {
     }
 
     /// Whether much of the scatter of a variable's values comes from the recorder: the bracket's
-    /// standard deviation is at least half of the values' standard deviation, so it explains at
-    /// least a quarter of their variance.
+    /// standard deviation is at least half of the values'. So it explains at least a quarter of
+    /// their variance.
     pub fn is_noise(&self, variable: usize) -> bool {
         let bracket = self.brackets.get(variable).copied().flatten();
         let deviation = self.variables.get(variable).and_then(|v| v.standard_deviation);
@@ -252,8 +243,7 @@ pub struct Variable {
     pub calls: u64,
     /// The mean of the values. `None` without calls.
     pub mean: Option<f64>,
-    /// The standard deviation of a sample: the squares are divided by `calls - 1` (numpy's
-    /// `ddof=1`). `None` with fewer than two calls.
+    /// The standard deviation of a sample (numpy's `ddof=1`). `None` with fewer than two calls.
     pub standard_deviation: Option<f64>,
     /// Smallest value.
     pub min: Option<Number>,
@@ -268,10 +258,9 @@ pub struct Variable {
 /// A value of a variable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// A whole number: a duration in ticks, or the value of a counter.
+    /// A duration in ticks, or the value of a counter.
     Whole(u64),
-    /// The value of a metric, in the metric's unit, or a duration that is not a whole number of
-    /// ticks.
+    /// The value of a metric, in its unit, or a duration that is not a whole number of ticks.
     Real(f64),
 }
 
@@ -288,8 +277,7 @@ impl Number {
 /// The correlation of two variables, over the calls in which both have a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pair {
-    /// Index of the earlier variable. The table contains the probabilities of this variable's
-    /// buckets.
+    /// Index of the earlier variable, whose buckets have probabilities.
     pub of: usize,
     /// Index of the later variable. The probabilities are conditional on its bucket.
     pub given: usize,
@@ -297,26 +285,23 @@ pub struct Pair {
     pub calls: u64,
     /// Pearson's correlation; `None` if one variable is constant in these calls.
     pub pearson: Option<f64>,
-    /// Spearman's correlation, which is Pearson's correlation of the ranks. Equal values all get
-    /// the mean of the ranks that they span.
+    /// Spearman's correlation. Equal values get the mean of the ranks that they span.
     pub spearman: Option<f64>,
-    /// The numbers of calls by the buckets of both variables; `None` if the table was not
-    /// requested.
+    /// The numbers of calls by the buckets of both variables, if requested.
     pub table: Option<Table>,
     /// The same as [`Scope::effective`], for the calls in which both variables have a value.
     pub effective: Option<f64>,
 }
 
-/// The number of calls in each combination of the buckets of two variables. The buckets are the
-/// same as in [`Variable::bucket_means`].
+/// The number of calls in each combination of the buckets of two variables. The buckets are those
+/// of [`Variable::bucket_means`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// The cells with at least one call, sorted by the bucket of `given`, then by the bucket of
-    /// `of`.
+    /// The cells with at least one call, sorted by `given`, then by `of`.
     pub cells: Vec<Cell>,
 }
 
-/// A combination of one bucket of each variable, with the calls that are in both.
+/// A combination of one bucket of each variable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
     /// The column: a bucket of the variable [`Pair::given`].
@@ -359,22 +344,21 @@ pub struct TooManyCalls {
 }
 
 /// Describes the calls of `profile`. Every page is read once for each batch of ops (see
-/// [`Options::memory`]), at least once more in a run with a budget, and once more if corrected
-/// durations may contradict each other. If they do, the calls are then read again for the recorded
-/// durations.
+/// [`Options::memory`]), at least once more in a run with a budget, and more often if corrected
+/// durations may contradict each other.
 ///
 /// Memory: for all ops of a batch, as many bytes per call and variable as the value needs, and 8
 /// per call and metric. In addition, for the op that is being described, 9 bytes per call and
 /// variable (13 if a value is 2³² or more), and 8 (or 12) per call and worker.
 ///
 /// # Errors
-/// Fails with [`TooManyCalls`] if an op has more than [`MOST_CALLS`] calls.
+/// Fails if an op has more than [`MOST_CALLS`] calls.
 pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls> {
     let (stats, exhausted) = once(profile, options)?;
     if options.raw || !checks::may_contradict(exhausted) {
         return Ok(stats);
     }
-    // The contradictions are those of all calls of the profile, also of calls that `options` leave
+    // The contradictions are those of all calls of the profile, also of those that `options` leave
     // out.
     let contradictions = contradictions(profile, options.workers).len() as u64;
     if contradictions == 0 {
@@ -386,8 +370,8 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
     Ok(stats)
 }
 
-/// Computes the statistics once. Also returns the number of calls whose self time is 0 after the
-/// correction; calls that `options` leave out are included in this number.
+/// Also returns the number of calls whose self time is 0 after the correction, which includes calls
+/// that `options` leave out.
 fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCalls> {
     let workers = match options.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -455,8 +439,8 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
         let mut scopes = vec![Scope::default(); parts.len()];
         let mut all = Scope::default();
         let mut jobs = Vec::new();
-        // If one thread or rank made all calls, its statistics equal those of `all`, so they are
-        // computed only once. Calls without a rank are only part of `all`.
+        // If one thread or rank made all calls, its statistics equal those of `all`. Calls without
+        // a rank are part of `all`.
         let several = parts.len() > 1;
         let is_shown = |part: &Part| !several || part.who != Who::Rank(None);
         if several {
@@ -501,8 +485,7 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
     }
     ops.sort_by_key(|(total, op)| (std::cmp::Reverse(*total), op.key));
     let mut ops: Vec<OpStats> = ops.into_iter().map(|(_, op)| op).collect();
-    // If `skip_ns` leaves out calls by their time, it is not known how many of the calls that were
-    // only counted are left out.
+    // It is not known how many of the calls that were only counted are left out by `skip_ns`.
     if let Some(sample) = sample.filter(|_| options.skip_ns == 0) {
         estimated::add(profile, &choice, &sample, options.by_rank, &mut ops);
     }
@@ -529,9 +512,8 @@ fn in_ticks(duration: &mut Variable) {
     duration.bucket_means.iter_mut().for_each(|mean| *mean = mean.map(ticks));
 }
 
-/// Describes calls whose values are already stored in columns. It is for data that does not come
-/// from a profile. [`Scope::locations`] stays empty. Calls after the first [`MOST_CALLS`] are
-/// ignored.
+/// Describes calls whose values are already stored in columns, for data that does not come from a
+/// profile. [`Scope::locations`] stays empty. Calls after the first [`MOST_CALLS`] are ignored.
 pub fn describe(samples: &Samples, buckets: usize, tables: bool) -> Scope {
     let kept = samples.len().min(MOST_CALLS as usize);
     Workspace::new(1).describe(&samples.slice(0, kept), buckets.clamp(1, MOST_BUCKETS), tables)

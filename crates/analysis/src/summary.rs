@@ -24,24 +24,24 @@ pub struct Options {
     pub by: By,
     /// If set, only calls of ops whose name matches this pattern (with `*` and `?`) are shown.
     pub filter: Option<String>,
-    /// If set, only activities whose kind matches this pattern are shown. The pattern is compared
-    /// with the kind's name in the trace (`cuda_runtime`) and with its generic name (`runtime`).
+    /// If set, only activities whose kind matches this pattern are shown, by its name in the trace
+    /// (`cuda_runtime`) or by its generic name (`runtime`).
     pub kind: Option<String>,
     /// If set, only activities on a device whose number or name matches are shown.
     pub device: Option<String>,
     /// If set, only activities on a stream whose number or name matches are shown.
     pub stream: Option<String>,
-    /// Metrics to compute for each row. Each is bound to the counters of the profile.
+    /// Metrics to compute for each row, bound to the counters of the profile.
     pub metrics: Vec<Bound>,
     /// Number of worker threads; 0 for as many as the machine has processors.
     pub workers: usize,
-    /// Whether to show values as they were recorded, without subtracting the cost of brackets.
+    /// Whether to show values as recorded, without subtracting the cost of brackets.
     pub raw: bool,
     /// Number of nested calls that a worker sorts at a time; `None` for 16,384 at first, and up to
     /// 262,144 if needed. The results do not depend on this number.
     pub round: Option<usize>,
-    /// Whether to find the gaps between the calls of threads. Calls that the filters leave out
-    /// count for this, too.
+    /// Whether to find the gaps between the calls of threads, also of calls that the filters leave
+    /// out.
     pub gaps: bool,
     /// Whether to find [`Gaps::levels`], too, if `gaps` is set.
     pub levels: bool,
@@ -52,34 +52,30 @@ pub struct Options {
 pub struct Summary {
     /// The rows of the table, in no particular order.
     pub rows: Vec<Row>,
-    /// Number of all recorded calls. This number and the following totals include calls that the
-    /// filters leave out.
+    /// Number of all recorded calls. This and the following totals include calls that the filters
+    /// leave out.
     pub calls: u64,
     /// Number of all dispatches. `None` if the workgroup of some call is not known, or if some
     /// calls were only counted.
     pub dispatches: Option<u64>,
-    /// Time in recorded calls, in ticks: the sum of the self times of all calls. Percentages are
-    /// parts of this time. In a run with a budget, it is an estimate; `None` if it is not known.
+    /// Time in recorded calls, in ticks: the sum of the self times of all calls. In a run with a
+    /// budget, an estimate; `None` if it is not known.
     pub total: Option<Estimate>,
     /// The time of brackets (the recorder's work before and after calls) that was subtracted from
     /// `total`. `None` if they were not calibrated for all calls.
     pub taken: Option<Estimate>,
     /// Whether some call is inside of another one.
     pub nested: bool,
-    /// Whether values are as they were recorded, without subtracting the time that the recorder
-    /// added.
+    /// Whether values are as recorded, without subtracting the recorder's time.
     pub raw: bool,
-    /// Number of calls that began inside of another call of their thread and ended after it; see
-    /// [`crate::innermost::Innermost::overlapping`].
+    /// Number of calls that overlap other calls; see [`crate::innermost::Innermost::overlapping`].
     pub overlapping: u64,
-    /// Numbers of calls that belong to no thread. These calls have rows in tables by op and by
-    /// kind, and no other field includes them.
+    /// Numbers of calls that belong to no thread. They have rows in tables by op and by kind.
     pub apart: Apart,
-    /// The times of each thread that has calls. They include calls that the filters leave out.
+    /// The times of each thread that has calls, also calls that the filters leave out.
     pub threads: Vec<ThreadTime>,
-    /// The gaps between the threads' calls, if they were requested. `None` in a run with a budget,
-    /// because calls that were only counted would be in the gaps, and for several passes. Calls
-    /// that the filters leave out end a gap, too.
+    /// The gaps between the threads' calls, if requested. `None` in a run with a budget, because
+    /// calls that were only counted would be in the gaps, and for several passes.
     pub gaps: Option<Gaps>,
     /// Threads without recorded calls, in processes that have calls.
     pub silent: Vec<SilentThread>,
@@ -87,16 +83,14 @@ pub struct Summary {
     pub probes: Vec<ProbeCost>,
     /// Whether some calls have a set of counters that was not calibrated in their process.
     pub uncalibrated_probes: bool,
-    /// For each process, its losses: those of the process itself, of its files, and inside of its
-    /// pages.
+    /// For each process, its losses: of the process itself, of its files, and inside of its pages.
     pub process_losses: Vec<Vec<LossCount>>,
-    /// The contradictions between the values. Each one is counted as a loss. If subtracting the
-    /// recorder's time may have caused one of them, all values are as they were recorded.
+    /// The contradictions between the values, each counted as a loss. If subtracting the recorder's
+    /// time may have caused one of them, all values are as recorded.
     pub violations: Vec<Violation>,
     /// All losses, including those of the run as a whole.
     pub losses: Vec<LossCount>,
-    /// In a run with a budget: the estimates for all calls. The sums above are then estimates, but
-    /// the numbers of calls are exact.
+    /// In a run with a budget: the estimates for all calls. The sums above are then estimates.
     pub sampled: Option<SampledRun>,
 }
 
@@ -105,18 +99,17 @@ impl Summary {
     /// leave out.
     pub fn places(&self, profile: &Profile) -> Counts {
         let timed = self.threads.iter().map(|time| (time.process, time.thread));
-        // For calls that were only counted, begin and end are not known. So `threads` may lack
+        // Begin and end of calls that were only counted are not known, so `threads` may lack
         // threads that have only such calls.
         let counted = self.sampled.iter().flat_map(|run| &run.threads).map(|(at, _)| *at);
         Counts::of(profile, timed.chain(counted))
     }
 }
 
-/// Reads every page of `profile` once and adds up its calls. Pages with nested calls are read
-/// twice. In a run with a budget, and if corrected values may contradict each other, the calls are
-/// read more often. If the corrected values contradict each other, the summary has the recorded
-/// values, and its `raw` is set. This is decided from all ops of the profile, so reports with other
-/// rows and other filters show the same values.
+/// Reads every page of `profile` and adds up its calls. Pages with nested calls are read twice. In
+/// a run with a budget, and if corrected values may contradict each other, the calls are read more
+/// often. If they do contradict each other, the summary has the recorded values. This is decided
+/// from all ops of the profile, so reports with other rows and other filters show the same values.
 pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     summarize_each(profile, std::slice::from_ref(options)).remove(0)
 }
@@ -127,7 +120,7 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
 /// summaries.
 pub fn summarize_each(profile: &Profile, each: &[Options]) -> Vec<Summary> {
     let summaries = match profile.is_sampled() {
-        // The estimates of a run with a budget can only be made for one summary at a time.
+        // A run with a budget can be estimated for one summary at a time.
         true => each.iter().flat_map(|one| once(profile, std::slice::from_ref(one))).collect(),
         false => once(profile, each),
     };
@@ -166,8 +159,8 @@ pub(crate) fn contradictions(profile: &Profile, workers: usize) -> Vec<Violation
     checks::exhausted_ops(&all.rows)
 }
 
-/// Whether views show the values of this profile as they were recorded, because corrected values
-/// would be contradictory. Reads all calls.
+/// Whether views show the recorded values of this profile, because corrected values would be
+/// contradictory. Reads all calls.
 pub fn is_contradicted(profile: &Profile) -> bool {
     !contradictions(profile, 0).is_empty()
 }
@@ -177,7 +170,7 @@ pub(crate) fn costs_of(profile: &Profile) -> Vec<ProbeCost> {
     one(profile, &Options::default()).0.probes
 }
 
-/// Makes one summary. Also returns the number of calls whose self time is 0 after the correction.
+/// Also returns the number of calls whose self time is 0 after the correction.
 fn one(profile: &Profile, options: &Options) -> (Summary, u64) {
     once(profile, std::slice::from_ref(options)).remove(0)
 }
@@ -224,7 +217,7 @@ fn once(profile: &Profile, each: &[Options]) -> Vec<(Summary, u64)> {
     }
     let busy = by_thread(&clusters, &busy);
     let mut threads = times.finish(profile, &homes, &clusters, &busy);
-    // The times of a thread are the same in every table, so those of the first table are used.
+    // The times of a thread are the same in every table.
     let of_threads = all.first().map(|sums| &sums.of_threads);
     for thread in &mut threads {
         let place = (thread.process, thread.thread);
@@ -295,7 +288,6 @@ fn estimate_threads(profile: &Profile, run: &SampledRun, threads: &mut [ThreadTi
         if thread.calls == of_thread.timed {
             continue;
         }
-        // Begin and end of the calls that were only counted are not known.
         thread.off_cpu = None;
         thread.off_cpu_in_calls_ns = None;
         thread.dispatch_known = of_thread.total.is_some();

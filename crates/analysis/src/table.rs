@@ -66,19 +66,18 @@ pub enum Key {
 }
 
 impl Key {
-    /// Whether the calls of this row belong to no thread. Such calls are asynchronous spans, or the
-    /// own work of the profiler that wrote an imported trace. They have rows of their own only in
-    /// tables by op and by kind.
+    /// Whether the calls of this row belong to no thread: asynchronous spans, or the own work of
+    /// the profiler that wrote an imported trace.
     pub fn is_apart(self, profile: &Profile) -> bool {
         let (Self::Op(op) | Self::OpIn(_, op) | Self::Kind(op)) = self else { return false };
         profile.ops.get(op).is_some_and(|op| op.role.is_apart())
     }
 }
 
-/// One row. Times are in ticks. The time that the recorder added is subtracted from them, unless
+/// One row. Times are in ticks, without the recorder's time unless
 /// [`Summary::raw`](crate::Summary::raw) is set. `first`, `exhausted`, `own`, `dispatches`,
-/// `threads` and `cpus` are computed from all calls of the row, all other values from its outermost
-/// calls: those that are not inside of another call of the row.
+/// `threads` and `cpus` are those of all calls of the row. All other values are those of its
+/// outermost calls, which are not inside of another call of the row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub key: Key,
@@ -88,23 +87,20 @@ pub struct Row {
     pub calls: u64,
     /// Number of calls inside of other calls of the row.
     pub inner: u64,
-    /// Number of calls, outermost or inner, whose self time is 0 after the time that the recorder
-    /// added was subtracted.
+    /// Number of calls, outermost or inner, whose self time is 0 after the correction.
     pub exhausted: u64,
-    /// Number of calls with workgroup id 0,0,0. Each dispatch has one such call. `None` if the
-    /// workgroup of some call is unknown, or if some call is no workgroup, but for example an op of
-    /// a virtual machine.
+    /// Number of calls with workgroup id 0,0,0, of which a dispatch has one. `None` if the
+    /// workgroup of some call is unknown, or if some call is no workgroup.
     pub dispatches: Option<u64>,
     /// Sum of the durations.
     pub total: Estimate,
-    /// Sum of the self times: each call's duration without the time that belongs to calls that
-    /// began later on the same thread ([`crate::innermost`]).
+    /// Sum of the self times ([`crate::innermost`]).
     pub own: Estimate,
     /// The time of brackets (the recorder's work before and after calls) that was subtracted from
     /// `total` and `own`. `None` if the brackets were not calibrated for all of the calls.
     pub taken: Option<Taken>,
-    /// The part of the recorded durations that the same number of empty calls would have taken,
-    /// from 0 to 1. `None` if empty calls were not calibrated.
+    /// The part of the recorded durations that as many empty calls would have taken, from 0 to 1.
+    /// `None` if empty calls were not calibrated.
     pub empty_share: Option<f64>,
     /// Shortest duration.
     pub min: f64,
@@ -128,8 +124,8 @@ pub struct Row {
     /// CPUs on which the calls ended.
     pub cpus: BTreeSet<u32>,
     /// In a run with a budget: the estimates for all calls. Other fields then have the same
-    /// estimated values, but without intervals. `min`, `max`, `first` and `cpus` describe the timed
-    /// calls only. If [`SampledRow::timed`] is 0, only `calls` and `threads` are known.
+    /// estimated values, without intervals. `min`, `max`, `first` and `cpus` describe the timed
+    /// calls. If [`SampledRow::timed`] is 0, only `calls` and `threads` are known.
     pub sampled: Option<Box<SampledRow>>,
 }
 
@@ -144,9 +140,9 @@ pub struct Taken {
     pub own: Estimate,
 }
 
-/// Subtracts from a recorded sum the time or the counts that brackets added. In a run with a
-/// budget, `brackets` must be scaled to the same number of calls as the sum. If the brackets were
-/// not calibrated, nothing is subtracted.
+/// Subtracts from a recorded sum the time or the counts that brackets added, if they were
+/// calibrated. In a run with a budget, `brackets` must be scaled to the same number of calls as the
+/// sum.
 pub fn compensate(recorded: Estimate, brackets: Option<Estimate>) -> Estimate {
     brackets.map_or(recorded, |brackets| recorded.minus(brackets))
 }
@@ -169,23 +165,23 @@ pub struct PassTotal {
 pub struct CounterTotal {
     /// Sum of the values as they were read, including estimates.
     pub total: u128,
-    /// The sum without what the brackets added. The same as `total` or `sampled` if
-    /// [`Summary::raw`](crate::Summary::raw) is set.
+    /// The sum without what the brackets added, unless [`Summary::raw`](crate::Summary::raw) is
+    /// set.
     pub value: Estimate,
     pub calls: u64,
-    /// Number of calls whose value was estimated because the counter counted only part of the time.
-    /// In a run without such estimates, this and the next two fields are 0.
+    /// Number of calls whose value was estimated because the counter counted part of the time.
+    /// Without such estimates, this and the next two fields are 0.
     pub estimated: u64,
     /// Time in ns for which the counter's group was enabled, summed over all calls in which the
-    /// group was read, including calls in which it never counted.
+    /// group was read.
     pub enabled_ns: u128,
     /// The part of `enabled_ns` in which the group counted.
     pub running_ns: u128,
     /// What the brackets added to `total` in the calls that have a value. `None` if the brackets
     /// were not calibrated for all of these calls.
     pub brackets: Option<Estimate>,
-    /// In a run with a budget: the sum, estimated from the calls in which the counter was read,
-    /// with its interval. `None` if the interval is not known, and in other runs.
+    /// In a run with a budget: the sum, estimated from the calls in which the counter was read.
+    /// `None` if its interval is not known, and in other runs.
     pub sampled: Option<Estimate>,
 }
 
@@ -200,22 +196,20 @@ impl CounterTotal {
         (self.enabled_ns > 0).then(|| self.running_ns as f64 / self.enabled_ns as f64)
     }
 
-    /// Returns the part of the sum that empty brackets added, from 0 to 1. `None` if the brackets
-    /// were not calibrated.
+    /// Returns the part of the sum that empty brackets added, from 0 to 1. `None` if they were not
+    /// calibrated.
     pub fn empty_share(&self) -> Option<f64> {
         metrics::empty_share(self.total as f64, self.brackets)
     }
 
-    /// Computes `value`: the sum without what the brackets added or, if `raw` is set, the sum as
-    /// recorded. A negative result is set to 0, because brackets cannot have counted more than the
-    /// sum.
+    /// Computes `value`. A negative result is set to 0, because brackets cannot have counted more
+    /// than the sum.
     pub(crate) fn set_value(&mut self, raw: bool) {
         let recorded = self.sampled.unwrap_or(Estimate::exact(self.total as f64));
         let rest = compensate(recorded, self.brackets.filter(|_| !raw));
         self.value = Estimate { value: rest.value.max(0.0), high: rest.high.max(0.0), ..rest };
     }
 
-    /// Adds a call's value.
     fn count(&mut self, value: u64) {
         self.total += u128::from(value);
         self.calls += 1;
@@ -236,7 +230,7 @@ impl Row {
         self.passes.windows(2).all(|pair| number(&pair[0]) == number(&pair[1]))
     }
 
-    /// Whether the durations of the row's calls are known. They are unknown if all calls were only
+    /// Whether the durations of the row's calls are known. They are not if all calls were only
     /// counted.
     pub fn is_timed(&self) -> bool {
         self.sampled.as_ref().is_none_or(|sampled| sampled.timed > 0)
@@ -274,8 +268,8 @@ impl Row {
         self.total.times(1.0 / self.calls.max(1) as f64)
     }
 
-    /// Returns `ticks` with the interval of the time that was subtracted from each call. `ticks` is
-    /// a quantile of the durations, or the shortest or longest duration.
+    /// Returns `ticks`, a quantile, the shortest or the longest of the durations, with the interval
+    /// of the time that was subtracted from each call.
     pub fn call(&self, ticks: f64) -> Estimate {
         let each = 1.0 / self.calls.max(1) as f64;
         let taken = self.taken.map_or(Estimate::default(), |taken| taken.total.times(each));
@@ -305,10 +299,10 @@ impl Apart {
 /// The first calls of a row, one per thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FirstCalls {
-    /// The number of first calls, one for each thread.
+    /// The number of first calls.
     pub calls: u64,
-    /// The sum of the durations of these calls.
+    /// The sum of their durations.
     pub total: f64,
-    /// The longest of these durations.
+    /// The longest of their durations.
     pub max: f64,
 }

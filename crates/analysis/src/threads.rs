@@ -9,11 +9,11 @@
 //!
 //! Most calls are recorded when they end, so the code goes through them backwards. If a call ends
 //! after the earliest start seen so far, it is at least partly inside of another call, and only the
-//! part before that start is added. So the code needs to keep only one number to compute the time
-//! in which any call was running. Pages are added up separately, in any order, and joined backwards
-//! afterwards. A page must be read again only if a call of a later page began before the page's
-//! last call ended. Imported calls can have any order. For threads with nested calls, the time
-//! computed by [`crate::innermost`] is used.
+//! part before that start is added. So one number is enough to compute the time in which any call
+//! was running. Pages are added up separately, in any order, and joined backwards afterwards. A
+//! page must be read again if a call of a later page began before the page's last call ended.
+//! Imported calls can have any order. For threads with nested calls, the time computed by
+//! [`crate::innermost`] is used.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -23,8 +23,7 @@ use profile::{Columns, Homes, PageHeader, PageKey, Profile, Status, Usage};
 use crate::clusters::PageSpan;
 use crate::table::devices;
 
-/// The times of one thread, in nanoseconds. They are as exact as the conversion of clock ticks to
-/// nanoseconds.
+/// The times of one thread, in ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThreadTime {
     /// Process index.
@@ -39,26 +38,24 @@ pub struct ThreadTime {
     /// Wall time: from the start of the thread's first call to its last known moment.
     pub wall_ns: f64,
     /// Time in calls: the sum of their self times. The time that the recorder added is subtracted,
-    /// unless [`Summary::raw`](crate::Summary::raw) is set. In a run with a budget, this is an
-    /// estimate.
+    /// unless [`Summary::raw`](crate::Summary::raw) is set. In a run with a budget, an estimate.
     pub dispatch_ns: f64,
-    /// The time that was subtracted from `dispatch_ns`. It is treated as time outside of calls.
+    /// The time that was subtracted from `dispatch_ns`. It counts as time outside of calls.
     pub recorder_ns: f64,
-    /// Whether the time in dispatches is known. It is not known in a run with a budget if only some
-    /// calls were timed and some are nested; `dispatch_ns` is then the time in the timed calls.
+    /// Whether `dispatch_ns` is known. It is not in a run with a budget if some calls were only
+    /// counted and some are nested; then it is the time in the timed calls.
     pub dispatch_known: bool,
     /// The time in which the thread was off the CPU and in no dispatch. `None` if its CPU clock was
     /// not read at least twice.
     pub off_cpu: Option<OffCpu>,
-    /// The time in ns in which the thread was off the CPU and in a dispatch or call. `None` if some
-    /// call had no counter group that shows how long it was on a CPU.
+    /// The time in ns in which the thread was off the CPU and in a dispatch. `None` if some call
+    /// had no counter group that shows how long it was on a CPU.
     pub off_cpu_in_calls_ns: Option<f64>,
     /// Ticks that the thread spent flushing pages.
     pub flush_ticks: u64,
     /// The kernel's counts for the thread, added up over its pages. They begin with the first call,
     /// and do not include the flushes of pages. If the process was killed, they also lack the time
-    /// after the last flush. `None` in older profiles, which do not contain these counts, and if no
-    /// page has ended.
+    /// after the last flush. `None` in older profiles, and if no page has ended.
     pub usage: Option<Usage>,
     /// Processor time since the thread's first call, in ns. It comes from [`ThreadTime::usage`] or,
     /// for a page that has not ended, from the last reading of the thread's clocks.
@@ -71,16 +68,15 @@ pub struct OffCpu {
     /// The time off the CPU, in ns.
     pub ns: f64,
     /// The time in no dispatch between the first and the last reading of the thread's CPU clock, in
-    /// ns; `ns` is a part of it. It can be less than the thread's whole time in no dispatch.
+    /// ns, of which `ns` is a part. It can be less than the thread's whole time in no dispatch.
     pub of_ns: f64,
-    /// Whether some calls had no counter group that shows how long they were on a CPU. These calls
-    /// are assumed to have been on a CPU all the time, so `ns` may be too large.
+    /// Whether some calls had no counter group that shows how long they were on a CPU. They are
+    /// assumed to have been on a CPU all the time, so `ns` may be too large.
     pub assumed: bool,
 }
 
 impl ThreadTime {
-    /// Returns the wall time minus the time in calls. This includes the time that the recorder
-    /// added.
+    /// Returns the wall time minus the time in calls. Includes the time that the recorder added.
     pub fn no_dispatch_ns(&self) -> f64 {
         (self.wall_ns - self.dispatch_ns).max(0.0)
     }
@@ -95,7 +91,6 @@ pub(crate) fn threads_of_program<'a>(
     times.iter().filter(move |time| on_device.get(time.process) == Some(&false))
 }
 
-/// Time in dispatches up to some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Spent {
     /// The time in which any dispatch was running.
@@ -122,7 +117,6 @@ impl Spent {
     }
 }
 
-/// The times of one page of a thread.
 #[derive(Clone, Debug)]
 pub(crate) struct PageTime {
     calls: u64,
@@ -143,7 +137,6 @@ pub(crate) struct PageTime {
     last: Option<Moment>,
 }
 
-/// A reading of a thread's clocks.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     ticks: u64,
@@ -203,8 +196,8 @@ impl PageTime {
             all.add(match told {
                 Some(column) => {
                     // The group is enabled slightly before the call's start is read, and until
-                    // after its end is read, so it shows slightly more time than the call took. It
-                    // is limited to the call's duration.
+                    // after its end is read. So it shows slightly more time than the call took, and
+                    // is limited to the duration.
                     let on = (column.enabled_ns[i] as f64 / ns_per_tick) as u64;
                     let off_ticks = counted.saturating_sub(on);
                     Spent { ticks: counted, off_ticks, assumed_ticks: 0 }
@@ -238,7 +231,6 @@ impl PageTime {
     }
 }
 
-/// The times of the pages that a worker has read.
 #[derive(Debug, Default)]
 pub(crate) struct PageTimes {
     pages: BTreeMap<PageKey, PageTime>,
@@ -297,8 +289,8 @@ impl PageTimes {
     }
 
     /// Joins the pages of each thread that has calls. `busy` is the time in which any call of the
-    /// thread's pages in `clusters` was running. Unlike the pages' own sums, this time is right for
-    /// calls that were recorded in any order.
+    /// thread's pages in `clusters` was running. Unlike the pages' own sums, it is right for calls
+    /// that were recorded in any order.
     pub fn finish(
         self,
         profile: &Profile,
@@ -343,8 +335,8 @@ impl PageTimes {
     }
 }
 
-/// For each page that has calls inside of calls of later pages: the moment at which the earliest of
-/// these later calls began.
+/// For each page that has calls inside of calls of later pages: the begin of the earliest of these
+/// later calls.
 pub(crate) type Inside = HashMap<PageKey, u64>;
 
 /// Computes the times of pages again, without the calls that are inside of calls of later pages.
@@ -374,7 +366,7 @@ impl<'a> Again<'a> {
     }
 }
 
-/// The calls of a thread that were recorded by a plugin, in a separate process of the profile.
+/// The calls of a thread that a plugin recorded, in a separate process of the profile.
 #[derive(Clone, Copy, Debug)]
 struct Other {
     calls: u64,
@@ -417,9 +409,9 @@ fn join(
     for (_, time) in pages {
         until = Some(time.last.unwrap_or(time.base).after(spent));
         // A page, and with it the thread's data, begins before the recorder is ready. The program
-        // continues at the first clock record, so this is where the measured time begins. If there
-        // is no clock record before the first call, it begins at the page's begin. If that is
-        // before the first call, it begins at the first clock record after the call.
+        // continues at the first clock record, so this is where the measured time begins. Without a
+        // clock record before the first call, it begins at the page's begin or, if that is before
+        // the first call, at the first clock record after the call.
         if from.is_none() {
             if !called {
                 early = time.early.or(early);
@@ -452,7 +444,6 @@ fn join(
         let assumed = inside.assumed_ticks > 0 || other.is_some();
         Some(OffCpu { ns, of_ns, assumed })
     });
-    // Without counters, no call shows how long it was on a CPU.
     let all_told = spent.assumed_ticks == 0 && other.is_none();
     Some(ThreadTime {
         off_cpu_in_calls_ns: all_told.then(|| line.duration_ns(spent.off_ticks)),
@@ -475,8 +466,7 @@ fn join(
 }
 
 /// Adds up the processor time of each page, from its start to its end or, without an end, to its
-/// last clock reading. The time between two pages is not included, because the recorder flushes a
-/// page then.
+/// last clock reading. Between two pages, the recorder flushes a page.
 fn cpu_ns<'a>(
     headers: impl Iterator<Item = &'a PageHeader>,
     pages: &[(PageKey, PageTime)],

@@ -1,6 +1,6 @@
-//! Adds up recordings of PyTorch's profiler by module and by shape. The data that is needed for
-//! this is in the arguments of the profiler's events, so the tables are computed from the profile's
-//! activities instead of its calls.
+//! Adds up recordings of PyTorch's profiler by module and by shape. The arguments of the profiler's
+//! events are needed for this, so the tables are computed from the profile's activities instead of
+//! its calls.
 //!
 //! ```text
 //!  activities ─ slices ─► ops and modules of each row, nested ─┬─► by_shape

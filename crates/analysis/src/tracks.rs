@@ -1,13 +1,12 @@
 //! Summarises the series of tracks (values that were sampled over time): totals, rates, and how
 //! evenly they were sampled. The samples are read in one pass, with a small state for each series.
-//! Only the order of samples within a series matters.
 //!
 //! The readings of a cumulative series (a sampled counter) divide the time into intervals. The
 //! count of an interval is the difference of the raw values at its two ends, modulo 2⁶⁴. If the
-//! kernel ran the counter during only a part of the interval, the difference is multiplied by
-//! enabled / running. The *coverage* is the part of the time in which the counter really counted.
-//! The intervals are far longer than the time slices in which the kernel multiplexes counters, so
-//! this product is a good estimate. If the counter did not run at all, the interval has no value. A
+//! kernel ran the counter during a part of the interval, the difference is multiplied by enabled /
+//! running. The *coverage* is the part of the time in which the counter really counted. The
+//! intervals are far longer than the time slices in which the kernel multiplexes counters, so this
+//! product is a good estimate. If the counter did not run at all, the interval has no value. A
 //! failed reading does not end an interval: the next interval begins at the last successful
 //! reading.
 
@@ -33,8 +32,8 @@ pub struct SeriesSummary {
     /// Time of the last sample, in ns on `CLOCK_MONOTONIC`.
     pub last_ns: i64,
     /// Shortest and longest time between two samples, in ns. `None` with fewer than two samples.
-    /// The last interval of a sampled series is shorter because the program ended, so it is left
-    /// out if there are others.
+    /// The last interval is shorter because the program ended, so it is left out if there are
+    /// others.
     pub steps_ns: Option<(f64, f64)>,
     /// The values of the series' readings; `None` if there are no readings.
     pub values: Option<Values>,
@@ -55,15 +54,14 @@ pub enum Values {
         min_rate: f64,
         /// The largest rate of an interval, per second.
         max_rate: f64,
-        /// The part of the time in which the counter was really counting. If it is below 1, `total`
-        /// was scaled up.
+        /// The part of the time in which the counter was really counting. Below 1, `total` was
+        /// scaled up.
         coverage: f64,
     },
     /// Values of a series of levels.
     Level {
         /// The mean over the time, where each reading is valid until the next one. If there is no
-        /// time between readings, or if they are not sorted by time, it is the mean over the
-        /// readings.
+        /// time between readings, or if they are not sorted by time, the mean over the readings.
         mean: f64,
         /// The smallest reading.
         min: f64,
@@ -74,7 +72,7 @@ pub enum Values {
     },
 }
 
-/// The summaries of all tracks of a profile, and the losses.
+/// The summaries of all tracks of a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TracksSummary {
     /// The series, sorted by the profile's tracks and by number.
@@ -125,11 +123,9 @@ pub fn series_of<'a>(
     Some((tracks, tracks.series.get(&summary.series)?))
 }
 
-/// The tolerance, as a part of an interval, when it is computed in which interval a sample was
-/// taken.
+/// The tolerance for late samples, as a part of an interval.
 const LATE: f64 = 0.1;
 
-/// The state of a series while its samples are read.
 #[derive(Clone, Debug, Default)]
 struct State {
     samples: u64,
@@ -138,7 +134,7 @@ struct State {
     /// The number of the interval that the last sample belongs to, counted from the first sample.
     turn: u64,
     times: Option<(i64, i64)>,
-    /// The shortest and the longest step. The last step is not included.
+    /// The shortest and the longest step, without the last one.
     steps: Option<(f64, f64)>,
     last_step: Option<f64>,
     counted: Counted,

@@ -8,8 +8,8 @@
 //!
 //! A node's self time is the time of its calls without the calls inside of them. Its total time is
 //! its self time plus the total times of the nodes below it. So the self times of all nodes add up
-//! to the time in calls. All nodes of a function together have the self time of the function's row
-//! in the table by op, and as many calls as that row, including its calls inside of others.
+//! to the time in calls. All nodes of a function together have the self time and the number of
+//! calls (including inner ones) of the function's row in the table by op.
 
 mod rows;
 mod stacks;
@@ -29,8 +29,8 @@ use crate::summary::contradictions;
 use crate::table::{By, Key, Places, Selection};
 use crate::walk::{Adder, apart, walk};
 
-/// Calls with more than this many calls around them have no nodes of their own. All such calls
-/// below a node share one node, which has the key of the node above.
+/// Calls with more than this many calls around them have no nodes of their own. Those below a node
+/// share one node, which has the key of the node above.
 const DEEPEST: u32 = 100;
 /// This bit is set in the node number of a call that is inside of another call of the same node.
 const INSIDE: u32 = 1 << 31;
@@ -46,8 +46,7 @@ pub struct TreeNode {
     pub key: Key,
     /// The number of nodes above this one.
     pub depth: u32,
-    /// Whether the node is for all calls that are too deep for nodes of their own, instead of a
-    /// single function.
+    /// Whether the node is for all calls that are too deep for nodes of their own.
     pub is_deeper: bool,
     pub calls: u64,
     /// Sum of the durations of the calls.
@@ -57,12 +56,11 @@ pub struct TreeNode {
     /// The thread on which the calls ran, as process and thread index. `None` if calls of all
     /// threads share nodes.
     pub thread: Option<(usize, usize)>,
-    /// For each counter of the profile, the sum over the calls that have a value. The counts of
-    /// calls inside are included. Empty if counters were not requested.
+    /// For each counter of the profile, the sum over the calls that have a value, with the calls
+    /// inside. Empty if counters were not requested.
     pub values: Vec<Option<u128>>,
 }
 
-/// Options of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Detailed {
     /// Whether calls on different threads get different nodes.
@@ -87,9 +85,8 @@ impl CallTree {
 }
 
 /// Builds the tree of the calls of all threads. Calls that belong to no thread are left out. If
-/// corrected values would be contradictory, the tree has recorded times, as in a
-/// [`Summary`](crate::Summary). `None` in a run with a budget, because the calls around a call are
-/// not known then.
+/// corrected values would be contradictory, the tree has recorded times. `None` in a run with a
+/// budget, because the calls around a call are not known then.
 pub fn call_tree(profile: &Profile, raw: bool, workers: usize) -> Option<CallTree> {
     detailed(profile, raw, workers, Detailed::default())
 }
@@ -114,7 +111,7 @@ pub(crate) fn detailed(
     Some(if is_wrong { once(profile, true, workers, detail).0 } else { tree })
 }
 
-/// Builds the tree. Also returns the number of calls whose self time is 0 after the correction.
+/// Also returns the number of calls whose self time is 0 after the correction.
 fn once(profile: &Profile, raw: bool, workers: usize, detail: Detailed) -> (CallTree, u64) {
     let places = Places::new(profile, &Selection { by: By::Op, ..Selection::default() });
     let brackets = Brackets::new(profile, raw);
@@ -141,7 +138,6 @@ struct Node {
     values: Vec<(u64, u128)>,
 }
 
-/// The nodes of the calls that one worker has read.
 struct Nodes<'a> {
     profile: &'a Profile,
     places: &'a Places<'a>,
@@ -154,11 +150,11 @@ struct Nodes<'a> {
     /// page's thread.
     root: u32,
     by_thread: bool,
-    /// The number of counters whose values are added up in nodes; 0 if they were not requested.
+    /// The number of counters whose values are added up in nodes.
     counters: usize,
     /// For each process, the number of its first thread among all threads of the profile.
     first_threads: Vec<u32>,
-    /// How many of all calls have a self time of 0 after the correction.
+    /// Number of calls whose self time is 0 after the correction.
     exhausted: u64,
 }
 
@@ -227,7 +223,7 @@ impl<'a> Nodes<'a> {
         Some((process, (parent - self.first_threads[process]) as usize))
     }
 
-    /// Returns the node of this function below `parent`. Adds the node if it is missing.
+    /// Returns the node of this function below `parent`, which is added if it is missing.
     fn node(&mut self, parent: u32, key: u32, is_deeper: bool) -> u32 {
         let depth = self.nodes.get(parent as usize).map_or(0, |parent| parent.depth + 1);
         let counters = self.counters;
@@ -373,7 +369,6 @@ impl Adder for Nodes<'_> {
     }
 }
 
-/// Adds the counter values of call `i`.
 fn add_values(sums: &mut [(u64, u128)], profile: &Profile, columns: &Columns, i: usize) {
     if sums.is_empty() {
         return;

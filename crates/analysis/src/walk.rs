@@ -1,7 +1,6 @@
-//! Reads the pages of a profile, finds those with nested calls, and passes each page once to the
-//! code that adds calls up (an [`Adder`]), together with marks: the self times of the page's calls,
-//! and how the calls are nested. The reports by op, thread, CPU and process use this code, and so
-//! do most other views, so that they all show the same numbers.
+//! Reads the pages of a profile, finds those with nested calls, and passes each page to the code
+//! that adds calls up (an [`Adder`]), together with marks: the self times of the page's calls, and
+//! how the calls are nested. Most views use this code, so that they show the same numbers.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,14 +16,12 @@ use crate::threads::{Again, Inside, PageTimes};
 
 /// Adds up the calls of pages. The pages can come in any order.
 pub(crate) trait Adder: Rows + Send {
-    /// Adds the calls of one page. `marks` describes how the calls are nested; without it, no call
-    /// is inside of another.
+    /// Adds the calls of one page. Without `marks`, no call is inside of another.
     fn add(&mut self, columns: &Columns, brackets: &Brackets, marks: Option<&Marks>);
 }
 
-/// The results after all pages were read.
 pub(crate) struct Walked<A> {
-    /// The adders of all workers. Each has added up a part of the calls.
+    /// The adders of all workers.
     pub parts: Vec<A>,
     pub times: PageTimes,
     pub in_place: InPlace,
@@ -49,8 +46,7 @@ struct Worker<A> {
     gaps: Option<Gathered>,
 }
 
-/// Returns the role of a page's calls if they belong to no thread. A page with such calls has no
-/// other calls.
+/// Returns the role of a page's calls if they belong to no thread. Such a page has no other calls.
 pub(crate) fn apart(profile: &Profile, columns: &Columns) -> Option<Role> {
     let op = profile.ops.of(columns.process, *columns.export.first()?)?;
     profile.ops.get(op).map(|op| op.role).filter(|role| role.is_apart())
@@ -71,10 +67,9 @@ pub(crate) fn walk<A: Adder>(
     Walked { parts, times, in_place, clusters, busy, overlapping, homes, gaps, losses }
 }
 
-/// Does the same as [`walk`], but each worker has several adders, each of which gets every page of
-/// the worker. The adders may assign the same call to different rows, so the marks of nested calls
-/// are computed once for each adder. `with_gaps` selects which times between the calls are
-/// collected.
+/// Like [`walk`], but each worker has several adders, each of which gets every page of the worker.
+/// The adders may assign the same call to different rows, so the marks of nested calls are computed
+/// once for each adder. `with_gaps` selects which times between the calls are collected.
 pub(crate) fn walk_several<A: Adder>(
     profile: &Profile,
     workers: usize,
@@ -202,8 +197,8 @@ impl<A: Adder> Marked for Added<'_, '_, A> {
     }
 }
 
-/// The results of a worker: its adders, the results for each cluster with its number, the gaps, and
-/// the times of pages that were computed again.
+/// A worker's adders, the results for each cluster with its number, the gaps, and the times of
+/// pages that were computed again.
 type Nested<A> = (Vec<A>, Vec<(usize, forest::Found)>, Option<Gathered>, PageTimes);
 
 /// Marks the pages of all clusters and adds them to new adders.
@@ -234,8 +229,7 @@ fn add_nested<A: Adder>(
                 let again = (number == 0).then_some(&mut again);
                 let mut added = Added { adder, brackets, again };
                 let of_cluster = marker.mark_at(cluster, &mut added, gaps);
-                // The results for a cluster are the same with every adder, so those of the first
-                // adder suffice.
+                // The results for a cluster are the same with every adder.
                 if number == 0 {
                     found.push((at, of_cluster));
                 }

@@ -8,12 +8,12 @@
 //! ```
 //!
 //! The name is a glob. The shapes of a rule are compared with those of the op's first arguments
-//! that are tensors, in their order. In a shape, a word stands for one dimension, a number for a
-//! dimension of that size, and `*word` for any number of dimensions; the value of `word` is then
-//! their product. A word that occurs twice must have the same value both times. A single shape
-//! without brackets, such as `mxnxk`, stands for dimensions in the name itself, as in the names of
-//! IREE's dispatches: `mlp_dispatch_0_matmul_64x256x784_f32`. If a rule has no shape, its formulas
-//! can use only the variables below.
+//! that are tensors. In a shape, a word stands for one dimension, a number for a dimension of that
+//! size, and `*word` for any number of dimensions; the value of `word` is then their product. A
+//! word that occurs twice must have the same value both times. A single shape without brackets,
+//! such as `mxnxk`, stands for dimensions in the name itself, as in the names of IREE's dispatches:
+//! `mlp_dispatch_0_matmul_64x256x784_f32`. If a rule has no shape, its formulas can use only the
+//! variables below.
 //!
 //! | variable | value |
 //! |---|---|
@@ -46,11 +46,10 @@ pub struct Work {
     /// each result is written once. `None` if it is not known.
     pub bytes: Option<f64>,
     /// The type of the numbers that the op computes with. `None` if it is not known, or if there
-    /// are several types.
+    /// are several.
     pub number: Option<Number>,
 }
 
-/// One rule, which is a line of a table.
 #[derive(Clone, Debug)]
 struct Rule {
     glob: String,
@@ -67,7 +66,6 @@ enum Shapes {
     Name(Vec<String>),
 }
 
-/// A formula, and the names that it uses.
 #[derive(Clone, Debug)]
 struct Formula {
     bound: Bound,
@@ -92,8 +90,7 @@ pub struct RuleError {
 /// The variables that formulas can always use.
 const VARIABLES: [&str; 4] = ["size", "arguments", "elements", "last"];
 
-/// A rule with this word instead of formulas makes the work of its ops unknown. Later rules are
-/// then not tried.
+/// A rule with this word makes the work of its ops unknown. Later rules are then not tried.
 const UNKNOWN: &str = "unknown";
 
 /// A table with more rules than this is refused.
@@ -127,8 +124,7 @@ impl Rules {
         Ok(Self { rules })
     }
 
-    /// Adds `others` after these rules, so that they are used for ops to which none of these rules
-    /// applies.
+    /// Adds `others` after these rules, for ops to which none of these rules applies.
     pub fn before(mut self, others: Self) -> Self {
         self.rules.extend(others.rules);
         self
@@ -189,7 +185,6 @@ impl Rules {
     }
 }
 
-/// Reads a rule from one line.
 fn rule(line: &str) -> Result<Rule, String> {
     let (glob, rest) =
         line.split_once(char::is_whitespace).ok_or("expected formulas after the name")?;

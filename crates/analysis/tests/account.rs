@@ -1,7 +1,7 @@
 //! Checks what must be true of every table of a profile, for random profiles. The profiles have
 //! nested and recursive calls, several threads, and two classes of brackets (the recorder's work
-//! around a call): of calls whose counters were read, and of calls that were only timed. The
-//! expected sums over outermost calls are found by comparing all pairs of calls.
+//! around a call): with and without reading counters. The expected sums over outermost calls are
+//! found by comparing all pairs of calls.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,11 @@ use profile::{Calibration, Profile};
 use record::meta::FIRST_PLUGIN_GENERATION;
 use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 
-/// A call: op, begin, end, and the value of its counter. The value is `None` if the counter was not
-/// read.
+/// A call: op, begin, end, and the value of its counter, if the counter was read.
 type Call = (u32, u64, u64, Option<u64>);
 
-/// Two times of an empty call: the recorded duration, and the whole time of the bracket, by which
-/// it lengthens the call around it.
+/// The recorded duration of an empty call, and the whole time by which its bracket lengthens the
+/// call around it.
 const READ: (u64, u64) = (40, 300);
 const TIMED: (u64, u64) = (20, 60);
 
@@ -111,7 +110,6 @@ fn found(row: &Row) -> Expected {
     (row.calls, row.total.value as u64, row.min as u64, row.max as u64, faults)
 }
 
-/// Checks what must be true of every row.
 fn holds(row: &Row) {
     let (least, most) = (row.min - 1e-9, row.max + 1e-9);
     assert!(row.min >= 0.0 && row.own.value >= 0.0 && row.total.value >= row.own.value, "{row:?}");
@@ -171,9 +169,8 @@ fn random_profiles() {
     assert!(recursive > 1_000, "{recursive}");
 }
 
-/// In the calibration, a bracket took longer than the outer call takes here, so the inner call's
-/// bracket cannot have taken that long. At most the time of a call is subtracted, and no value
-/// becomes negative.
+/// In the calibration, a bracket took longer than the outer call takes here. At most the time of a
+/// call is subtracted, and no value becomes negative.
 #[test]
 fn no_more_is_taken_than_there_is() {
     let mut script = ProfileScript::monotonic();
@@ -195,8 +192,7 @@ fn no_more_is_taken_than_there_is() {
 }
 
 /// If nothing is left of the self time in most calls of a row, the calibrated bracket is not right
-/// for this program. Then all values of the summary are as they were recorded, a violation names
-/// the row, and a loss counts it.
+/// for this program.
 #[test]
 fn a_correction_that_contradicts_the_recording_is_not_used() {
     let (_scratch, profile) = contradicted().opened();
@@ -227,8 +223,7 @@ fn contradicted() -> ProfileScript {
     script
 }
 
-/// Whether there is a contradiction is decided from all ops of the profile. So a report with other
-/// rows, a filter for another op, and statistics of another op show recorded values, too.
+/// Whether there is a contradiction is decided from all ops of the profile.
 #[test]
 fn a_filter_does_not_change_what_is_subtracted() {
     let (_scratch, profile) = contradicted().opened();
@@ -254,11 +249,11 @@ fn a_filter_does_not_change_what_is_subtracted() {
     assert_eq!(of_c(&only), of_c(&all));
 }
 
-/// The program ran in two passes, and the counter was counted in only one of them, and each call of
-/// one op contains a call of another op. In the first pass, each call of the outer op has 50
-/// faults. The call's own empty bracket counts 2 of them, and the bracket inside counts 4 (twice as
-/// many), so 44 are left. The same calls of the other pass have no value, so nothing must be
-/// subtracted for the brackets inside of them.
+/// The program ran in two passes with different counters, and each call of one op contains a call
+/// of another op. In the first pass, each call of the outer op has 50 faults. The call's own empty
+/// bracket counts 2 of them, and the bracket inside counts 4 (twice as many), so 44 are left. The
+/// calls of the other pass have no value, so nothing must be subtracted for the brackets inside of
+/// them.
 #[test]
 fn brackets_inside_of_calls_without_a_value_take_nothing_of_the_others() {
     let mut script = ProfileScript::monotonic();
@@ -295,7 +290,7 @@ fn brackets_inside_of_calls_without_a_value_take_nothing_of_the_others() {
 }
 
 /// The recorder's pages of a thread contain no calls, but the host's own profiler recorded calls on
-/// this thread. So it is a thread of the program.
+/// this thread.
 #[test]
 fn a_thread_that_only_another_source_saw_is_in_the_table() {
     let mut script = two_sources(false);
@@ -391,8 +386,7 @@ fn streams_of_a_device_are_not_threads() {
     }
 }
 
-/// Four ops take 600, 100, 100 and 100 of 1,000 ticks. For 100 ticks between the third and the
-/// fourth op, no call runs.
+/// Four ops take 600, 100, 100 and 100 of 1,000 ticks. For 100 ticks, no call runs.
 #[test]
 fn what_matters_most() {
     let mut script = ProfileScript::monotonic();

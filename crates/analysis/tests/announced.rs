@@ -45,8 +45,8 @@ fn ops() -> ProfileScript {
 }
 
 /// Adds a region to the thread of the ops (the launching thread), and a worker thread with the
-/// region's task, which takes 10,000 ticks. From the task's begin until 100,000, the worker used
-/// `cpu_ns` of processor time.
+/// region's task, which takes 10,000 ticks. Until 100,000, the worker used `cpu_ns` of processor
+/// time.
 fn with_worker(script: &mut ProfileScript, cpu_ns: u64) {
     let process = &mut script.processes[0];
     let [region, task] = [1, 2].map(|at| process.op_exports[at].id);
@@ -63,11 +63,10 @@ fn announcing_ops_is_a_part_of_the_cost() {
     assert_eq!((cost(&script).way, cost(&script).waiting), (None, None), "an earlier version");
     let process = &mut script.processes[0];
     process.announced = vec![
-        // This frame must be ignored, because the next frame of the same thread replaces it.
+        // The next frame of the same thread replaces this one.
         announced(0, 31, 31, 500),
         announced(0, 20, 10, 40),
-        // These times must be ignored, because more than 20 µs means that the thread was
-        // interrupted.
+        // More than 20 µs means that the thread was interrupted.
         Brackets {
             thread_uid: 1,
             before: announced(1, 30_000, 0, 9).before,
@@ -85,7 +84,7 @@ fn announcing_ops_is_a_part_of_the_cost() {
     assert_eq!(found.probes.value, 5_000.0);
     assert!((found.of_calls().value - 8_300.0).abs() < 1e-6);
     assert_eq!(found.waiting, None, "no thread works for others");
-    // 29 recorded times are too few, so the cost of announcing is not known.
+    // 29 recorded times are too few.
     script.processes[0].announced[1] = announced(0, 20, 10, 29);
     assert_eq!(cost(&script).way, None);
 }
@@ -125,7 +124,7 @@ fn threads_that_wait_pay_as_well() {
     with_worker(&mut idle, 10_000 + 45_000);
     let waiting = cost(&idle).waiting.unwrap();
     assert!((waiting.value - longer(50.0, 3_300.0)).abs() < 1e-6, "{waiting:?}");
-    // If the worker's processor time is not known, the cost of waiting is not known either.
+    // Without the worker's processor time, the cost of waiting is not known.
     with_worker(&mut script, 0);
     let worker = &mut script.processes[0].threads[1];
     worker.usages.clear();
@@ -134,9 +133,7 @@ fn threads_that_wait_pay_as_well() {
 }
 
 /// An empty call's bracket takes 50 ticks. Of these, 10 before and 20 after the call are timed. In
-/// the program, the timed parts take 24 and 31, so a bracket takes 25 more. With PyTorch's shim,
-/// whose code is not timed and may be as cold, these parts may take up to 45 more. The 20 that are
-/// never timed may take longer, too.
+/// the program, the timed parts take 24 and 31, so a bracket takes 25 more.
 #[test]
 fn brackets_cost_more_than_what_is_timed_of_them() {
     let mut script = ops();
@@ -146,8 +143,8 @@ fn brackets_cost_more_than_what_is_timed_of_them() {
     let found = cost(&script);
     assert!((found.probes.value - 100.0 * 75.0).abs() < 1e-6, "{found:?}");
     assert!((found.probes.low - 100.0 * 75.0).abs() < 1e-6, "{found:?}");
-    // PyTorch's shim adds up to 0.8 times the 25. The 20 that are never timed may be slower by the
-    // factor 55 / 30.
+    // PyTorch's shim, whose code is not timed and may be as cold, adds up to 0.8 times the 25. The
+    // 20 that are never timed may be slower by the factor 55 / 30.
     let high = 50.0 + 1.8 * 25.0 + 20.0 * (55.0 / 30.0 - 1.0);
     assert!((found.probes.high - 100.0 * high).abs() < 1e-6, "{found:?}");
     // The cost is lower if the caches are warmer in the program than in the calibration.
@@ -159,7 +156,6 @@ fn brackets_cost_more_than_what_is_timed_of_them() {
     assert!((cost(&script).probes.value - 100.0 * 75.0).abs() < 1e-6);
 }
 
-/// In a run with a budget, ops that are only counted are announced as well.
 #[test]
 fn ops_that_are_only_counted_are_announced() {
     let mut script = ops();
@@ -173,8 +169,8 @@ fn ops_that_are_only_counted_are_announced() {
     assert!((low - 24_000.0).abs() < 1e-6 && (high - 45_000.0).abs() < 1e-6, "{way:?}");
 }
 
-/// A worker may also launch regions inside of its tasks, as a library of PyTorch does. Such a
-/// worker still waits for the thread that launches its tasks.
+/// A worker may also launch regions inside of its tasks, as a library of PyTorch does. It still
+/// waits for the thread that launches its tasks.
 #[test]
 fn a_worker_with_regions_of_its_own_waits() {
     let mut script = ops();
@@ -183,18 +179,16 @@ fn a_worker_with_regions_of_its_own_waits() {
     let [region, task] = [1, 2].map(|at| script.processes[0].op_exports[at].id);
     let threads = &mut script.processes[0].threads;
     let first = |op, start, ticks| Item::Call(CallScript::op(op, start, ticks));
-    // Before the end of the worker's task, a region is added. Its only task is on the same thread.
+    // A region whose only task is on the same thread, before the end of the worker's task.
     threads[1].items.splice(0..0, [first(task, 2_000, 100), first(region, 1_900, 300)]);
     let waiting = cost(&script).waiting.unwrap();
-    // 101 of 104 brackets are on the launching thread. These brackets, and announcing 100 ops, made
-    // the launching thread's time longer.
+    // 101 of 104 brackets are on the launching thread, whose time also contains announcing 100 ops.
     let longer = (104.0 * 50.0 + 3_300.0) * 101.0 / 104.0;
     assert!((waiting.value / longer - 0.5).abs() < 1e-2, "{waiting:?}, {longer}");
 }
 
 /// A worker's task may call a library many times, which launches a region each time. Then most
-/// tasks on the worker belong to its own regions. The worker still waits for the launching thread,
-/// and that thread waits for no other thread.
+/// tasks on the worker belong to its own regions. The worker still waits for the launching thread.
 #[test]
 fn a_worker_with_many_regions_of_its_own_waits() {
     let mut script = ops();
@@ -255,7 +249,7 @@ fn a_budget_of_0_has_a_price() {
     assert!(waiting.value > 0.0 && waiting.high < found.total().high, "{waiting:?} of {found:?}");
 }
 
-/// In a run with a budget, a timed task represents several tasks according to its weight: here, the
+/// In a run with a budget, a timed task represents several tasks according to its weight: the
 /// launching thread was in its own tasks for ten times as long as in the timed task. Outside of its
 /// tasks it used 45,000 ticks of processor time, as much as the worker.
 #[test]
@@ -282,9 +276,8 @@ fn a_timed_task_stands_for_those_that_are_only_counted() {
     assert!(waiting.low < 0.5 * waiting.value, "{waiting:?}, {longer}");
 }
 
-/// A worker's task launches so many regions that they fill more than a page. This task is not
-/// inside of another one, and the other tasks are inside of it, so the time in tasks is the time of
-/// this task.
+/// A worker's task launches so many regions that they fill more than a page. The other tasks are
+/// inside of this one, so the time in tasks is the time of this task.
 #[test]
 fn a_task_that_ends_on_a_later_page_has_the_regions_of_earlier_ones() {
     let mut script = ops();
@@ -312,7 +305,7 @@ fn a_task_that_ends_on_a_later_page_has_the_regions_of_earlier_ones() {
 }
 
 /// The launching thread's own task extends over two pages. The time in tasks is the time of this
-/// task, and the tasks inside of it are not added.
+/// task, without the tasks inside of it.
 #[test]
 fn time_in_tasks_is_not_counted_twice_where_a_page_ends() {
     let mut script = ops();

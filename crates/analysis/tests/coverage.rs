@@ -1,6 +1,6 @@
 //! Checks that the intervals of runs with a budget contain the true values, and that there is no
-//! estimate if the value cannot be known. For this, the tests draw many samples from populations
-//! whose sums are known.
+//! estimate if the value cannot be known. The tests draw many samples from populations whose sums
+//! are known.
 //!
 //! In each population, at least 93 of 100 intervals must contain the true value, minus two standard
 //! errors for chance. Over all populations, it must be 95 of 100. `COUNTERPOINT_SHOW=1` prints the
@@ -13,12 +13,10 @@ use analysis::sampled::{Pool, Strata, calls_of};
 use profile::{CountedCalls, CountedSteps};
 use testkit::Random;
 
-/// The number of samples that are drawn from every population.
 const DRAWS: u32 = 150;
-/// Number of first calls of an op that are always timed.
+/// Number of first calls of an op, which are timed.
 const FIRST: usize = 8;
 
-/// Returns a number from 0 to 1.
 fn part(random: &mut Random) -> f64 {
     (random.next() >> 11) as f64 / (1u64 << 53) as f64
 }
@@ -74,8 +72,7 @@ const POPULATIONS: [(&str, Population); 24] = [
     ("counter, drifting", |r, n| counts(r, n, |i, r| 100 + 900 * i as u64 / n as u64 + r.below(5))),
     ("counter, periodic", |r, n| counts(r, n, |i, _| if i / 50 % 2 == 0 { 512 } else { 0 })),
     ("counter, every seventh", |r, n| counts(r, n, |i, _| if i % 7 == 0 { 64 } else { 1 })),
-    // In some calls, another program displaces data from the caches, and the misses are counted in
-    // the call.
+    // Another program displaces data from the caches, and the misses are counted in the call.
     ("counter, preempted", |r, n| {
         counts(r, n, |_, r| {
             1_000 + r.below(20) + if r.odd(500) { 500 + r.below(20_000) } else { 0 }
@@ -83,7 +80,6 @@ const POPULATIONS: [(&str, Population); 24] = [
     }),
 ];
 
-/// The results of the samples of one population.
 #[derive(Debug, Default)]
 struct Said {
     nothing: u32,
@@ -92,12 +88,12 @@ struct Said {
     held: u32,
     /// The sum of the errors, each as a part of the true value.
     error: f64,
-    /// The sum of the squares of the terms in `error`.
+    /// The sum of the squares of the errors.
     squares: f64,
 }
 
-/// Draws a sample of `values`. The first values are always part of it. Each of the others is drawn
-/// with probability 1/weight, independently of the rest.
+/// Draws a sample of `values`. It contains the first values. Each of the others is drawn with
+/// probability 1/weight, independently of the rest.
 fn draw(values: &[f64], weight: u64, random: &mut Random) -> Strata {
     let mut strata = Strata::default();
     values[..FIRST.min(values.len())].iter().for_each(|value| strata.add(1, *value));
@@ -165,8 +161,7 @@ fn intervals_that_are_stated_hold_what_is_true() {
                 } else {
                     silent += 1;
                 }
-                // With only the first calls, there is no estimate, and with fewer than 30 drawn
-                // calls, there is none either.
+                // There is no estimate from first calls, or from fewer than 30 drawn calls.
                 if calls > FIRST && drawn < 10.0 {
                     assert_eq!(said.nothing, DRAWS, "{what}: {said:?}");
                 }
@@ -176,8 +171,8 @@ fn intervals_that_are_stated_hold_what_is_true() {
                 if drawn > 2_200.0 {
                     assert_eq!(said.interval, DRAWS, "{what}: {said:?}");
                 }
-                // If there is an estimate for every sample, the mean error of the estimates must be
-                // near 0.
+                // The mean error of the estimates must be near 0, if there is an estimate for every
+                // sample.
                 if said.nothing == 0 {
                     let n = f64::from(DRAWS);
                     let mean = said.error / n;
@@ -196,7 +191,7 @@ fn intervals_that_are_stated_hold_what_is_true() {
 }
 
 /// Ops run on several threads, and their calls differ from thread to thread. Some threads have no
-/// drawn call. The row of an op is the sum over all threads.
+/// drawn call.
 #[test]
 fn rows_of_several_threads() {
     let mut random = Random(0x5eed_70a1);
@@ -245,8 +240,7 @@ const STEP_POPULATIONS: [(&str, StepPopulation); 11] = [
     ("phases", |_, n| (0..n).map(|i| if 2 * i < n { 20 } else { 200 }).collect()),
     ("periodic", |_, n| (0..n).map(|i| if i / 50 % 2 == 0 { 100 } else { 10 }).collect()),
     ("every seventh", |_, n| (0..n).map(|i| if i % 7 == 0 { 100 } else { 10 }).collect()),
-    // While another program has the processor, a waiting thread repeats its calls, so some steps
-    // have more calls.
+    // While another program has the processor, a waiting thread repeats its calls.
     ("preempted", |r, n| {
         steps(r, n, |_, r| 20 + r.below(30) + if r.odd(20) { r.below(60) } else { 0 })
     }),
@@ -283,8 +277,7 @@ fn draw_steps(calls: &[u64], period: u64, random: &mut Random) -> (CountedCalls,
     (counted, calls.iter().sum::<u64>())
 }
 
-/// Checks numbers of calls that were counted only in some steps, with the periods of budgets of 1
-/// to 10 %.
+/// The periods are those of budgets of 1 to 10 %.
 #[test]
 fn intervals_of_calls_by_steps_hold_what_is_true() {
     let mut random = Random(0x5eed_57e9);
@@ -310,8 +303,7 @@ fn intervals_of_calls_by_steps_hold_what_is_true() {
                 (all_held, all_stated) = (all_held + held, all_stated + stated);
                 let n = f64::from(stated);
                 let what = format!("{name}, {count} steps, 1 of {period}: {held} of {stated}");
-                // If only few samples result in an interval, how often these intervals are right is
-                // not checked.
+                // If few samples result in an interval, how often these are right is not checked.
                 let some = 5 * stated > DRAWS;
                 if some && f64::from(held) < 0.93 * n - 2.0 * (0.93 * 0.07 * n).sqrt() {
                     wrong.push(what.clone());
@@ -319,7 +311,7 @@ fn intervals_of_calls_by_steps_hold_what_is_true() {
                 if std::env::var_os("COUNTERPOINT_SHOW").is_some() {
                     println!("{what}");
                 }
-                // With few steps, there is never an interval, and with many steps, there always is.
+                // With few steps, there is no interval, and with many steps, there is one.
                 assert!(count > 30 || stated == 0, "{what}");
                 assert!(count < 4_000 || name == "only in 1 of 500" || stated == DRAWS, "{what}");
             }

@@ -10,7 +10,6 @@ use analysis::diff::{Diff, Options, Statistic, Untested, compare};
 
 const OPTIONS: Options = Options { by: By::Op, threshold: 0.03 };
 
-/// A source of random numbers.
 struct Random(u64);
 
 impl Random {
@@ -26,7 +25,7 @@ impl Random {
     }
 }
 
-/// Makes the row of one op with 200 dispatches of 4 workgroups.
+/// One op with 200 dispatches of 4 workgroups.
 fn row(name: &str, floor: f64, typical: f64, mean: f64) -> RunRow {
     RunRow {
         identity: Identity { name: name.to_owned(), ..Identity::default() },
@@ -156,7 +155,7 @@ fn intervals_hold_the_truth() {
     assert!(held >= 181, "{held} of 200 intervals of 95 %");
 }
 
-/// Makes six pairs. In each of them, the changed op takes exactly `factor` times as long in B.
+/// Makes six pairs. The changed op takes exactly `factor` times as long in B.
 fn exact_pairs(factor: f64) -> (Vec<Recorded>, Vec<Recorded>, Vec<(usize, usize)>) {
     let of = |pair: usize, factor: f64| {
         let base = 1_000.0 * (1.0 + 0.01 * pair as f64);
@@ -281,7 +280,7 @@ fn counters_that_are_exact_are_facts() {
     assert!(matches!(alone.rows[0].readings[0].reading, Known::Tested(Verdict::Untested(_))));
 }
 
-/// If a counter was 0 in A and is not 0 in B, there is no ratio, but both numbers are shown.
+/// If a counter was 0 in A and is not 0 in B, there is no ratio.
 #[test]
 fn counters_with_zeros_keep_their_medians() {
     let (mut a, mut b, pairs) = exact_pairs(1.0);
@@ -306,8 +305,8 @@ fn counters_with_zeros_keep_their_medians() {
     assert_eq!((shown.medians, shown.interval), ([0.25, 1.25], None));
 }
 
-/// If an op's time is 0 after the recorder's time was subtracted, it is 0 in the sum over all ops,
-/// and not unknown.
+/// A time that is 0 after the recorder's time was subtracted is 0 in the sum over all ops, and not
+/// unknown.
 #[test]
 fn the_whole_is_known_without_what_is_shorter_than_an_empty_call() {
     let (mut a, mut b, pairs) = exact_pairs(1.1);
@@ -317,7 +316,6 @@ fn the_whole_is_known_without_what_is_shorter_than_an_empty_call() {
     let diff = compare(&a, &b, &pairs, &OPTIONS);
     assert_eq!(diff.rows[2].verdict, Verdict::Missing);
     assert!((diff.whole.verdict.change().unwrap().by - 0.05).abs() < 1e-12);
-    // If the time of one row is not known, the sum over all rows is unknown.
     a[3].rows[2].total_ns = None;
     let diff = compare(&a, &b, &pairs, &OPTIONS);
     assert_eq!(diff.whole.verdict, Verdict::Missing);
@@ -344,8 +342,8 @@ fn new_gone_and_missing_rows() {
     assert_eq!(of("same").verdict, Verdict::Same(0.03));
 }
 
-/// B uses 10 % less processor time in each pair, although its calls take as long as those of A.
-/// With six pairs there are 64 combinations of signs, of which two are as extreme as that.
+/// B uses 10 % less processor time in each pair. With six pairs there are 64 combinations of signs,
+/// of which two are as extreme as that.
 #[test]
 fn processor_time_is_compared_beside_the_whole() {
     let (mut a, mut b, pairs) = exact_pairs(1.0);

@@ -1,7 +1,6 @@
-//! Compares the statistics of `diff` with numpy and scipy, on random and awkward differences. The
-//! Python program `diff_oracle.py` computes the expected interval by inverting scipy's exact
-//! Wilcoxon test, and the expected p-values of the step-down procedure from scipy's t for every
-//! flip of signs.
+//! Compares the statistics of `diff` with numpy and scipy, on random and awkward differences.
+//! `diff_oracle.py` computes the expected interval by inverting scipy's exact Wilcoxon test, and
+//! the expected p-values of the step-down procedure from scipy's t for every flip of signs.
 
 use std::fmt::Write;
 
@@ -23,8 +22,7 @@ fn agrees_with_scipy() {
         let shift = [0.0, 0.02, 0.1, -0.05][case % 4];
         let mut common: Vec<f64> = (0..n).map(|_| uniform() - 0.5).collect();
         if case % 3 == 0 {
-            // In every third case, the differences of one pair are far too large, as if the machine
-            // had been disturbed.
+            // One pair is far off, as if the machine had been disturbed.
             common[0] = 40.0;
         }
         let row = |_| common.iter().map(|c| 0.1 * c + shift + 0.05 * (uniform() - 0.5)).collect();

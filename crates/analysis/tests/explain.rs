@@ -12,7 +12,6 @@ use analysis::explain::variable::MOST_CLASSES;
 use analysis::explain::{Class, Effect, Values, Variable, What, explain};
 use testkit::{CallScript, ProfileScript, Random, python};
 
-/// Draws random numbers of several distributions.
 struct Draw(Random);
 
 impl Draw {
@@ -42,7 +41,7 @@ impl Draw {
         (0..calls).map(next).collect()
     }
 
-    /// Makes classes. Each call has a random class, which stays the same for about `stay` calls.
+    /// Makes random classes, each of which stays the same for about `stay` calls.
     fn sticky(&mut self, calls: usize, classes: u32, stay: u64) -> Vec<u32> {
         let mut class = 0;
         let next = |_| {
@@ -55,7 +54,6 @@ impl Draw {
     }
 }
 
-/// The distribution of durations.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     LogNormal,
@@ -162,8 +160,7 @@ fn silent_where_nothing_goes_with_anything() {
     }
 }
 
-/// Makes the durations depend on one variable: the duration of each call is multiplied by a factor
-/// that depends on the variable.
+/// Multiplies the duration of each call by a factor that depends on one variable.
 fn plant(what: What, variables: &mut [Variable], durations: &mut [f64], draw: &mut Draw) {
     let calls = durations.len();
     let variable = variables.iter_mut().find(|one| one.what == what).unwrap();
@@ -278,8 +275,7 @@ fn of_a_profile() {
             }
             (What::Thread, Effect::Class { class, share, of_slow, .. }) => {
                 let of = matmul.class(what, class).unwrap();
-                // The mean ranks of threads 0 and 1 are equally far from the middle, so either
-                // thread may be reported.
+                // The mean ranks of threads 0 and 1 are equally far from the middle.
                 assert!(matches!(of, Class::Thread(0, 0 | 1)), "{of:?}");
                 let expected = if of == Class::Thread(0, 1) { 1.0 } else { 0.0 };
                 assert_eq!((share, of_slow), (0.5, expected));
@@ -294,8 +290,8 @@ fn of_a_profile() {
     assert_eq!(format!("{:?}", again[0].answer), format!("{:?}", matmul.answer));
 }
 
-/// On one CPU, calls take 1,000 to 1,029 ns and are on the CPU all the time. One call in 10 is also
-/// off the CPU for 8,000 ns, and half of these calls are on the CPU for 500 ns longer.
+/// Calls take 1,000 to 1,029 ns and are on the CPU all the time. One call in 10 is also off the CPU
+/// for 8,000 ns, and half of these calls are on the CPU for 500 ns longer.
 #[test]
 fn time_off_a_cpu_comes_first() {
     let mut script = ProfileScript::monotonic();

@@ -43,8 +43,7 @@ fn gaps_and_what_the_recorder_took_are_all_that_is_between() {
     assert_eq!(found.rows, expected);
     assert_eq!((found.wall_ns, found.between_ns, found.recorder_ns), (5_500.0, 3_520.0, 20.0));
     assert_eq!(found.share(&found.rows[0]), Some(3_000.0 / 3_520.0));
-    // The gaps by thread, from which a report makes sentences, must have the same numbers as the
-    // table.
+    // The gaps by thread must have the same numbers as the table.
     let threads = found.of_threads();
     assert_eq!((threads.len(), threads[0].total_ns, threads[0].wall_ns), (1, 3_520.0, 5_500.0));
 }
@@ -75,8 +74,8 @@ fn called(random: &mut Random, now: &mut u64, depth: u32, all: &mut Vec<(u32, u6
     all.push((op, begin, *now));
 }
 
-/// Calls are nested, and each page has only a few calls, so an outer call is on another page than
-/// the calls inside of it. The expected gaps are computed from the outermost calls.
+/// Each page has few calls, so an outer call is on another page than the calls inside of it. The
+/// expected gaps are computed from the outermost calls.
 #[test]
 fn gaps_of_nested_calls_on_many_pages() {
     for seed in 1..30 {

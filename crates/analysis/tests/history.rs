@@ -1,6 +1,6 @@
 //! Checks change points in histories: how often one is found although nothing changed, whether a
-//! change that the test made is found, and whether an independent program (`history_oracle.py`)
-//! finds the same change points.
+//! planted change is found, and whether an independent program (`history_oracle.py`) finds the same
+//! change points.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -34,8 +34,7 @@ fn history(random: &mut Random, rows: usize, points: usize) -> Vec<Vec<f64>> {
     (0..rows).map(|i| row(random, 1e5 * (i + 1) as f64)).collect()
 }
 
-/// At most 5 of 100 histories of five rows may have a change point. According to [`LEVEL`], 2 are
-/// expected.
+/// According to [`LEVEL`], 2 of 100 histories of five rows are expected to have a change point.
 #[test]
 fn a_history_without_a_change_has_no_change_point() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
@@ -83,7 +82,7 @@ fn what_cannot_be_tested_has_none() {
     assert_eq!(change_points(&[step]), [[]]);
     assert_eq!(change_points(&[vec![3.0; 30]]), [[]]);
     assert!(change_points(&[]).is_empty());
-    // The step has no noise, so the interval must contain only the change itself.
+    // The step has no noise.
     let step: Vec<f64> = (0..20).map(|i| if i < 8 { 1.0 } else { 2.0 }).collect();
     let [one] = change_points(&[step])[0].clone().try_into().unwrap();
     assert_eq!((one.at, one.interval), (8, [1.0, 1.0]));

@@ -1,5 +1,4 @@
-//! Compares trees of loops with numbers that were computed on paper from the rows (counts and times
-//! of hits) in this file.
+//! Compares trees of loops with numbers that were computed on paper from the rows in this file.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,7 +11,7 @@ use profile::loops::{HitCost, LoopEvent, LoopModule, LoopRow};
 
 const ID: [u8; 16] = *b"0123456789abcdef";
 
-/// Makes the side table of the function `f`. Its loop contains two other loops.
+/// The side table of the function `f`. Its loop contains two other loops.
 fn side_table() -> SideTable {
     let entry = |id: u32, parent: Option<u32>| Entry {
         id,
@@ -57,7 +56,6 @@ fn module(mode: u32, cost: Option<HitCost>) -> LoopModule {
     }
 }
 
-/// Makes a row of mode timed.
 fn timed(module: usize, tid: u32, id: u32, hits: u64, ticks: u64, child_ticks: u64) -> LoopRow {
     LoopRow {
         module,
@@ -123,10 +121,9 @@ fn a_timed_tree_on_paper() {
     assert_eq!(raw(tree, 2).share, Some(exact(500.0 / 900.0)));
     assert_eq!(raw(tree, 1).mean, Some(exact(90.0)));
     assert_eq!(raw(tree, 0).share, None);
-    // The cost of measuring is subtracted. Each of the 100 hits of a loop inside measures 1 of its
-    // own cost, and adds 1.5 to the loop around it. The self time of loop 1 is its raw self time,
-    // 200, minus 10 for its own hits, plus the 200 that its children measured of their own cost,
-    // minus the 300 that they added.
+    // Each of the 100 hits of a loop inside measures 1 of its own cost, and adds 1.5 to the loop
+    // around it. The self time of loop 1 is its raw self time, 200, minus 10 for its own hits, plus
+    // the 200 that its children measured of their own cost, minus the 300 that they added.
     let compensated = |id: u32| node(tree, id).all.compensated.unwrap();
     for (id, inclusive, own) in
         [(0, 684.0, 94.0), (1, 590.0, 90.0), (2, 400.0, 400.0), (3, 100.0, 100.0)]
@@ -137,7 +134,7 @@ fn a_timed_tree_on_paper() {
     // The overlap may have hidden all 110 that were subtracted, and each part may be wrong by 35 %.
     let doubt = compensated(1).own.unwrap().margin.unwrap();
     assert!((doubt - 110f64.hypot(0.35 * 190f64.hypot(300.0))).abs() < 1e-9, "{doubt}");
-    // The interval always contains the raw value.
+    // The interval contains the raw value.
     for id in 0..4 {
         let (raw, found) = (raw(tree, id), compensated(id));
         let pairs = [(raw.inclusive, found.inclusive), (raw.own.unwrap(), found.own.unwrap())];
@@ -169,8 +166,7 @@ fn children_and_self_add_up_exactly_for_each_thread() {
     assert_eq!(node(tree, 0).threads[0].1.raw.unwrap().own, Some(exact(100.0)));
 }
 
-/// One module is registered in two processes and runs on several threads. The tree has the sums
-/// over all registrations, and the numbers of each thread.
+/// One module is registered in two processes and runs on several threads.
 #[test]
 fn threads_and_registrations_add_up() {
     let other = LoopModule { process: 1, ..module(1, Some(COST)) };
@@ -200,8 +196,7 @@ fn threads_and_registrations_add_up() {
     // threads. Their mean is 995/3.
     assert!((loop1.imbalance.unwrap() - 597.0 * 3.0 / 995.0).abs() < 1e-12);
     assert!((loop1.hit_imbalance.unwrap() - 3.0 / (5.0 / 3.0)).abs() < 1e-12);
-    // Without a side table, there are only ids, and all numbers that depend on the nesting are
-    // missing.
+    // Without a side table, all numbers that depend on the nesting are missing.
     let other = &table.modules[1];
     assert_eq!((other.choice.clone(), other.nodes.len()), (TableChoice::Missing, 1));
     let times = raw(other, 0);
@@ -218,7 +213,6 @@ fn what_is_missing_is_not_zero() {
     assert_eq!(node(tree, 1).imbalance, None);
     // The loop was never entered: its hits are known to be 0.
     assert_eq!((node(tree, 3).all.hits, node(tree, 3).all.raw), (0, None));
-    // If the time of a loop is missing, the self time of the loop around it is missing, too.
     let hits = |id, hits, begun| LoopRow {
         id,
         hits,
@@ -237,8 +231,8 @@ fn what_is_missing_is_not_zero() {
     assert_eq!((tree.damaged, node(tree, 1).all.hits, node(tree, 1).all.raw), (1, 9, None));
 }
 
-/// The hits that were recorded one by one represent all hits: 2 of 4 were recorded, and took 30 and
-/// 10. They are the first hits, so it is not known whether the others are like them.
+/// 2 of 4 hits were recorded, and took 30 and 10. They are the first hits, so it is not known
+/// whether the others are like them.
 #[test]
 fn mode_log_takes_its_times_from_events() {
     let modules = [module(3, None)];

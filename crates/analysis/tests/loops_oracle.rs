@@ -77,8 +77,7 @@ fn intervals_hold_what_is_true() {
                     let what = (name.to_owned(), format!("{} {}", words[2], words[1]));
                     let (held, of) = coverage.entry(what).or_default();
                     let Some(margin) = estimate.margin else { continue };
-                    // An exact estimate has a margin of 0, so a tolerance for rounding errors is
-                    // needed.
+                    // An exact estimate has a margin of 0, so rounding errors need a tolerance.
                     let margin = margin + 1e-12 * truth.abs();
                     *held += u32::from((estimate.value - truth).abs() <= margin);
                     *of += 1;

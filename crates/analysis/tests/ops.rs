@@ -7,7 +7,6 @@ use profile::Role;
 use profile::columns::KEY_CORRELATION;
 use testkit::{CallScript, Item, ProfileScript, Random};
 
-/// A call. Calls are listed in the order in which they are recorded: sorted by end.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     role: Role,
@@ -16,8 +15,8 @@ struct Call {
     faults: Option<u64>,
 }
 
-/// Adds consecutive calls between `begin` and `end`. Each call has a duration above 0, and a kind
-/// that may be inside of `outer`.
+/// Adds consecutive calls between `begin` and `end`, each with a duration above 0 and a kind that
+/// may be inside of `outer`.
 fn fill(r: &mut Random, outer: Option<Role>, (begin, end): (u64, u64), into: &mut Vec<Call>) {
     let mut at = begin;
     while at < end && r.below(5) > 0 {
@@ -105,8 +104,8 @@ fn timed(role: Role) -> bool {
     matches!(role, Role::Run | Role::Op)
 }
 
-/// Returns the innermost call that contains call `i` and that `wanted` accepts. Such a call is
-/// recorded after call `i`.
+/// Returns the innermost call around call `i` that `wanted` accepts. Such a call is recorded after
+/// call `i`.
 fn outer(calls: &[Call], i: usize, wanted: impl Fn(Role) -> bool) -> Option<usize> {
     let around = |o: &Call| o.begin <= calls[i].begin && calls[i].end <= o.end;
     (i + 1..calls.len()).find(|o| around(&calls[*o]) && wanted(calls[*o].role))
@@ -122,8 +121,7 @@ fn expected(calls: &[Call], seen: &mut Seen) {
         (0..calls.len()).find(|i| inside(&calls[*i]))
     };
     let owners: Vec<Option<usize>> = (0..last).map(owner).collect();
-    // Outer calls must come first, so calls are sorted by begin, and of calls with equal begins,
-    // the one that was recorded last comes first.
+    // Outer calls come first: of calls with equal begins, the one that was recorded last.
     let mut order: Vec<usize> = (0..calls.len()).filter(|i| timed(calls[*i].role)).collect();
     order.sort_by_key(|i| (calls[*i].begin, std::cmp::Reverse(*i)));
     let (mut runs, mut ops) = (seen.runs.len() as u64, seen.ops.len() as u64);
@@ -224,15 +222,14 @@ fn random_trees() {
         assert_eq!(seen.ops, wanted.ops, "round {round}");
         assert_eq!(seen.loose, wanted.loose);
 
-        // The self times of the rows inside of runs add up to the wall time of the runs, with and
-        // without folding of book-keeping.
+        // With and without folding of book-keeping, the self times of the rows inside of runs add
+        // up to the wall time of the runs.
         for fold in [true, false] {
             let table = OpTable::new(&trees, &OpFilter::default(), fold, false);
             let rows = || table.rows.iter().filter(|row| !row.outside);
             assert_eq!(rows().map(|row| row.own.value).sum::<f64>(), table.wall.value);
             let outermost = wanted.runs.iter().filter(|run| run.parent.is_none());
-            // If an op is outside of all runs, a run inside of it counts as outside of all runs,
-            // too.
+            // A run inside of an op that is outside of all runs counts as outside, too.
             assert_eq!(table.wall.value, outermost.map(|run| run.duration as f64).sum::<f64>());
             let of_ops: u64 =
                 wanted.ops.iter().filter(|op| op.run.is_none()).map(|op| op.own).sum();
@@ -245,7 +242,6 @@ fn random_trees() {
     assert!(runs_in_ops > 20 && deep > 20 && outside > 20, "{runs_in_ops} {deep} {outside}");
 }
 
-/// Collects the regions of ops.
 #[derive(Default)]
 struct Regions(Vec<(Region, Vec<Option<u64>>)>);
 
@@ -290,22 +286,21 @@ fn region(cpus: u32, of: u32, tasks: &[(usize, u32, u64, u64)]) -> (Region, Vec<
 #[test]
 fn tasks_that_ran_one_after_the_other_are_found() {
     let serial = |cpus, tasks: &[_]| region(cpus, tasks.len() as u32, tasks).0.serial;
-    // In these three cases, the two tasks run at the same time on two processors, one after the
-    // other on two processors, and one after the other on one processor.
+    // The tasks run at the same time on two processors, one after the other on two processors, and
+    // one after the other on one processor.
     assert_eq!(serial(2, &[(0, 0, 10, 50), (1, 1, 20, 60)]), None);
     assert_eq!(serial(2, &[(0, 0, 10, 50), (1, 1, 50, 60)]), None);
     assert_eq!(serial(2, &[(0, 1, 10, 50), (1, 1, 50, 60)]), Some(Serial::Cpu(1)));
     // The two tasks overlap in time on one CPU, so they did not run one after the other.
     assert_eq!(serial(2, &[(0, 1, 10, 50), (1, 1, 49, 60)]), None);
     assert_eq!(serial(2, &[(0, 0, 10, 50), (0, 0, 50, 60)]), Some(Serial::Thread));
-    // In these cases, the machine has only as many processors as the tasks used.
+    // The machine has only as many processors as the tasks used.
     assert_eq!(serial(1, &[(0, 0, 10, 50), (1, 0, 50, 60)]), None);
     assert_eq!(serial(1, &[(0, 0, 10, 50), (0, 0, 50, 60)]), None);
     let four = [(0, 0, 10, 30), (0, 0, 30, 50), (1, 1, 10, 30), (1, 1, 30, 50)];
     assert_eq!(serial(2, &four), None);
     assert_eq!(serial(3, &four), Some(Serial::Thread));
-    // Sorted by begin, the two tasks are not next to each other: they are the first and the last
-    // one.
+    // Sorted by begin, the two tasks are the first and the last one.
     let three = [(0, 2, 10, 20), (1, 2, 12, 40), (2, 2, 30, 40)];
     assert_eq!(serial(4, &three), Some(Serial::Cpu(2)));
 }
@@ -323,8 +318,7 @@ fn imbalance_and_workers() {
     assert_eq!(workers, [None]);
 }
 
-/// Computed on paper: book-keeping calls, with and without tensors, make one row of 2 + 3 ticks.
-/// The other op has a row of its own.
+/// Book-keeping calls, with and without tensors, make one row of 2 + 3 ticks.
 #[test]
 fn book_keeping_is_one_row() {
     let mut script = ProfileScript::monotonic();

@@ -1,5 +1,5 @@
-//! Compares two things with numbers that were computed on paper: the cost of recording, and the
-//! values that are hidden because of it. One tick is 1 ns.
+//! Compares the cost of recording, and the values that are hidden because of it, with numbers that
+//! were computed on paper. One tick is 1 ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -87,11 +87,11 @@ fn every_part_of_the_cost() {
     assert_eq!((cost.calibrated_per_call_ns, cost.per_call_ns), (900.0, 1_800.0));
     assert_eq!(cost.probes, Estimate { value: 72_000.0, low: 36_000.0, high: 72_000.0 });
     // There were (9 − 5) + (2 − 1) switches in the first page, and (23 − 20) + (5 − 3) in the
-    // second. The counters added 1,200 ns to each switch, with an interval from 1,100 to 1,400.
+    // second.
     let switched = Estimate { value: 12_000.0, low: 11_000.0, high: 14_000.0 };
     assert_eq!((cost.switches, cost.switched), (10, Some(switched)));
-    // Flushing took 110,000 − 90,000 ns between the pages, and 7,000 ns at the end. The 50,000 ns
-    // of wall time for flushing are not used, because processor times are known.
+    // Flushing took 110,000 − 90,000 ns between the pages, and 7,000 ns at the end. The wall time
+    // for flushing is not used, because processor times are known.
     assert_eq!((cost.flush_ns, cost.attach_ns), (27_000.0, 300_000.0));
     assert_eq!((cost.way, cost.start, cost.process_ns), (None, None, None));
     let rest = 27_000.0 + 300_000.0;
@@ -102,7 +102,7 @@ fn every_part_of_the_cost() {
     };
     assert_eq!(cost.total(), total);
     // The processor times of the two pages are 80,000 and 110,000. The time between the pages
-    // belongs to the flush, so it is not included.
+    // belongs to the flush.
     assert_eq!(cost.cpu_ns, Some(190_000.0));
     assert_eq!(cost.alone_ns(), Some(190_000.0 - 84_000.0));
     assert_eq!(cost.dispatch_ns, Some(40_000.0));
@@ -115,7 +115,7 @@ fn usage_and_processor_time_of_a_thread() {
         ticks: 190_000,
         cpu_ns: 190_000,
         minor_faults: 31,
-        // The differences are 13 − 10 and 50 − 50.
+        // 13 − 10 and 50 − 50.
         major_faults: 3,
         voluntary_switches: 7,
         involuntary_switches: 3,
@@ -131,8 +131,7 @@ fn usage_and_processor_time_of_a_thread() {
     let first = Usage { ticks: 90_000, cpu_ns: 80_000, minor_faults: 30, ..expected };
     let first = Usage { voluntary_switches: 4, involuntary_switches: 1, ..first };
     assert_eq!((thread.usage, thread.cpu_ns), (Some(first), Some(140_000.0)));
-    // A profile of an earlier version has no usages in its pages, so the processor time must come
-    // from its clock records.
+    // A profile of an earlier version has no usages in its pages.
     let mut old = counted();
     let thread = &mut old.processes[0].threads[0];
     thread.usages.clear();
@@ -159,7 +158,6 @@ fn damaged_usages() {
     assert_eq!((cost.switches, cost.switched.map(|s| s.value)), (u64::MAX, Some(0.0)));
 }
 
-/// If the cost of context switches was not measured, it is unknown and not 0.
 #[test]
 fn switches_that_were_not_measured() {
     let mut script = counted();
@@ -233,15 +231,15 @@ fn the_bracket_is_subtracted_from_metrics() {
     let busy = metric(&script, BUSY);
     assert_eq!((busy.value, busy.calls, busy.hidden), (Some(100.0), 40, None));
     let [low, high] = busy.interval.unwrap();
-    // The interval of the clock's bracket is from 320 to 450, and the interval of the duration's
-    // bracket is from 0 to 44.
+    // The interval of the clock's bracket is from 320 to 450, and that of the duration's bracket is
+    // from 0 to 44.
     assert!(low > 100.0 * 1_900.0 / 2_040.0 && low < 97.0, "{low}");
     assert!(high < 100.0 * 2_050.0 / 1_990.0 && high > 101.0, "{high}");
     let plain = summary(&script, &Options::default());
     let row = &plain.rows[0];
     assert_eq!(row.empty_share, Some(20.0 / 2_040.0));
     assert_eq!(row.counters[0].unwrap().empty_share(), Some(340.0 / 2_360.0));
-    // The total must stay as it was recorded. Only the value is corrected.
+    // The total stays as it was recorded.
     assert_eq!(row.counters[0].unwrap().total, 40 * 2_360);
     assert_eq!(row.counters[0].unwrap().value.value, 40.0 * 2_020.0);
     assert_eq!(row.total.value, 40.0 * 2_020.0);
@@ -349,18 +347,17 @@ fn brackets_that_were_timed_in_the_program() {
     let process = &mut script.processes[0];
     process.brackets = vec![
         brackets(0, true, times(10, 64), times(12, 64)),
-        // This frame must be ignored, because the next frame of the same thread replaces it.
+        // The next frame of the same thread replaces this one.
         brackets(0, false, times(31, 500), times(31, 500)),
         brackets(0, false, times(14, 300), times(30, 300)),
-        // These brackets belong to another set of counters.
+        // Another set of counters.
         Brackets { counters: 2, ..brackets(0, false, times(1, 900), times(1, 900)) },
     ];
     let found = cost(&script);
     assert_eq!((found.calibrated_per_call_ns, found.per_call_ns), (900.0, 922.0));
     let expected = Estimate { value: 36_880.0, low: 36_880.0, high: 40.0 * (922.0 + 878.0) };
     assert_eq!(found.probes, expected);
-    // 29 recorded times are too few, so the cost must be computed from the readings of counters
-    // instead.
+    // 29 recorded times are too few, so the cost must be computed from the readings of counters.
     let process = &mut script.processes[0];
     process.brackets[2].after = times(30, 29);
     process.brackets.remove(1);
@@ -368,8 +365,7 @@ fn brackets_that_were_timed_in_the_program() {
 }
 
 /// The times of two threads form one sample: 100 × 20 and 300 × 28 have a mean of 26. Bucket 48
-/// contains the times from 64 to 67. A bracket of more than 20 µs counts as interrupted, so its
-/// time is ignored.
+/// contains the times from 64 to 67. A bracket of more than 20 µs counts as interrupted.
 #[test]
 fn times_of_several_threads_and_interrupted_ones() {
     let mut script = counted();
@@ -387,9 +383,9 @@ fn times_of_several_threads_and_interrupted_ones() {
     assert!((found.probes.high - 40.0 * (900.0 + half)).abs() < 1e-6, "{:?}", found.probes);
 }
 
-/// Forty calls have two readings each, and the program loses 50 ticks of 1 ns after each reading.
-/// The constructor and loading took 400,000 ns. The time of the dynamic linker, which is not
-/// measured, must be added. The process used 10 ms in all.
+/// Forty calls have two readings each, and the program loses 50 ticks after each reading. The
+/// constructor and loading took 400,000 ns. The time of the dynamic linker, which is not measured,
+/// must be added. The process used 10 ms in all.
 #[test]
 fn what_lies_outside_of_brackets() {
     let mut script = counted();
@@ -406,15 +402,14 @@ fn what_lies_outside_of_brackets() {
     assert!(start.low > 400_000.0 && start.low < start.value && start.value < start.high);
     assert_eq!(found.total().value, before.total().value + 4_000.0 + start.value);
     assert_eq!(found.program_ns(), Some(10_000_000.0 - found.total().value));
-    // This is the cost of the calls alone, without starting and attaching.
+    // The calls alone, without starting and attaching.
     assert_eq!(found.of_calls().value, 72_000.0 + 4_000.0 + 12_000.0 + 27_000.0);
     // If only the threads' time is known, it is used as the program's time. It does not include the
     // start.
     assert_eq!(before.program_ns(), before.alone_ns());
 }
 
-/// There are 1,000 calls in a run with a budget. 40 of them were timed, and the other 960 were only
-/// counted.
+/// Of 1,000 calls in a run with a budget, 40 were timed.
 #[test]
 fn calls_that_were_only_counted() {
     let mut script = counted();
@@ -431,8 +426,8 @@ fn calls_that_were_only_counted() {
     assert_eq!((found.probes.value, found.counting), (72_000.0, counting));
 }
 
-/// In a run with a budget, the counters were not read in 10 of 50 timed calls. The brackets of
-/// these 10 calls took 8 ns before and 12 ns after the call. Another 20 ns are never timed.
+/// The counters were not read in 10 of 50 timed calls. Their brackets took 8 ns before and 12 ns
+/// after the call. Another 20 ns are never timed.
 #[test]
 fn calls_without_counters_that_were_not_calibrated() {
     let mut script = counted();

@@ -1,5 +1,5 @@
-//! Tests each rule on scripted profiles in which the rule fires, and on profiles in which it does
-//! not. One tick is 1 ns.
+//! Tests rules on scripted profiles in which they fire, and on profiles in which they do not. One
+//! tick is 1 ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -14,8 +14,7 @@ fn fired(script: &ProfileScript) -> Vec<Fired> {
 }
 
 /// Makes a hundred dispatches of one function, one every `every` ns. `work` contains, for each
-/// worker, the durations of its workgroups in each dispatch. The workgroups of a worker follow each
-/// other.
+/// worker, the durations of its consecutive workgroups in each dispatch.
 fn dispatches(every: u64, work: &[&[u64]]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -57,7 +56,6 @@ fn most_of_the_time_is_between_dispatches() {
     let balanced: &[&[u64]] = &[&[5_000, 5_000], &[5_000, 5_000]];
     let (rule, share) = only(&dispatches(40_000, balanced));
     let Rule::Between { dispatches: 100, before, mean_ns } = rule else { panic!("{rule:?}") };
-    // There are 99 gaps between 100 dispatches.
     let total = 99.0 * 30_000.0;
     let gaps = Before { times: 99, total, mean: 30_000.0, median: 30_000.0, longest: 30_000.0 };
     assert_eq!((before, mean_ns), (gaps, 10_000.0));
@@ -84,14 +82,13 @@ fn runs(inside: u64, begins: impl Fn(u64) -> u64) -> ProfileScript {
 }
 
 /// A run of two dispatches with 1 µs between them starts every 40 µs, and the last run starts 100
-/// µs late. Only the gaps before runs can be saved, and not those inside of runs.
+/// µs late. The gaps inside of runs are not between runs.
 #[test]
 fn most_of_the_time_is_between_runs() {
     let late = |run| 40_000 * run + if run == 99 { 100_000 } else { 0 };
     let script = runs(1_000, late);
     let [Fired { rule, share, wall_ns }] = fired(&script)[..] else { panic!() };
     let Rule::BetweenRuns { runs: 100, before, mean_ns } = rule else { panic!("{rule:?}") };
-    // There are 99 gaps between 100 runs.
     let total = 98.0 * 29_000.0 + 129_000.0;
     let mean = total / 99.0;
     assert_eq!(before, Before { times: 99, total, mean, median: 29_000.0, longest: 129_000.0 });
@@ -109,8 +106,7 @@ fn gaps_before_and_inside_of_runs_are_between_dispatches() {
     assert!((share - gaps / (99.0 * 27_000.0 + 18_000.0)).abs() < 1e-9, "{share}");
 }
 
-/// Worker 0 takes 16 µs and worker 1 takes 4 µs. With equal work, both would take 10 µs, so worker
-/// 0 takes 1.6 times as long.
+/// Worker 0 takes 16 µs and worker 1 takes 4 µs. With equal work, both would take 10 µs.
 #[test]
 fn one_worker_does_the_most() {
     let (rule, share) = only(&dispatches(16_000, &[&[8_000, 8_000], &[4_000]]));
@@ -129,12 +125,12 @@ fn the_workers_wait_for_workgroups() {
     let (rule, share) = only(&script);
     assert!(matches!(rule, Rule::FewWorkgroups { workgroups: 1.0, workers: 2, .. }), "{rule:?}");
     assert!((share - 0.495).abs() < 0.01, "{share}");
-    // With only one worker, no worker waits for another, so no rule fires.
+    // With one worker, no worker waits for another.
     assert_eq!(fired(&dispatches(10_000, &[&[9_900]])), []);
 }
 
-/// The second worker gets only one of the four workgroups of 200 ns, because it wakes up only when
-/// the first worker is nearly done.
+/// The second worker gets one of the four workgroups of 200 ns, because it wakes up when the first
+/// worker is nearly done.
 #[test]
 fn workgroups_are_too_small() {
     let mut script = dispatches(700, &[&[200, 200, 200]]);
@@ -157,8 +153,7 @@ fn workgroups_are_too_small() {
     assert!((share - 250.0 / 700.0).abs() < 0.01, "{share}");
 }
 
-/// Both workers have the same work, in four large workgroups, but not at the same time, because the
-/// second worker begins late.
+/// Both workers have the same work, but the second worker begins late.
 #[test]
 fn workers_wait_inside_of_dispatches() {
     let mut script = ProfileScript::monotonic();
@@ -211,7 +206,7 @@ fn memory_bound() {
 }
 
 /// 8 faults in each call of 10 µs take at least 2 µs. If only the first call has faults, memory is
-/// reused, and the rule does not fire.
+/// reused.
 #[test]
 fn fresh_memory_in_each_call() {
     let script = counted(&["page-faults"], (0..100).map(|_| (10_000, vec![8])));

@@ -12,7 +12,6 @@ use testkit::python;
 
 const ORACLE: &str = include_str!("sampled_oracle.py");
 
-/// The results of the samples of one population.
 #[derive(Debug, Default)]
 struct Draws {
     held: u32,
@@ -55,8 +54,8 @@ fn intervals_hold_what_is_true() {
                         && close(above, number(2));
                     assert!(same, "{name}: {found:?}, numpy: {rest}");
                     let of = populations.entry(name).or_default();
-                    // An exact total has an interval of width 0, so a tolerance for rounding errors
-                    // is needed.
+                    // An exact total has an interval of width 0, so rounding errors need a
+                    // tolerance.
                     let room = 1e-12 * truth;
                     let held = found.low - room <= truth && truth <= found.high + room;
                     of.held += u32::from(held);

@@ -53,9 +53,9 @@ fn nest(r: &mut Random, begin: u64, end: u64, into: &mut Vec<Call>) {
 fn thread(r: &mut Random) -> Thread {
     let mut calls = Vec::new();
     match r.below(3) {
-        // The calls are in the order in which an agent records them: sorted by their ends.
+        // In the order in which an agent records them: sorted by their ends.
         0 => nest(r, 0, 300, &mut calls),
-        // The calls are in any order, nested or not, as in an imported trace.
+        // In any order, nested or not, as in an imported trace.
         1 => {
             nest(r, 0, 300, &mut calls);
             for i in (1..calls.len()).rev() {
@@ -90,12 +90,11 @@ fn script(r: &mut Random, threads: &[Thread], origin: Origin) -> ProfileScript {
     script
 }
 
-/// The functions of the calls around a call, beginning with the outermost one, and at the end the
-/// call's own function.
+/// The functions of the calls around a call, from the outermost one, and then its own function.
 type Path = Vec<u32>;
 
-/// Returns, for each path of properly nested calls, the number of calls, the sum of their
-/// durations, and the sum of their self times.
+/// Returns, for each path of properly nested calls, the number of calls, and the sums of their
+/// durations and self times.
 fn paths(calls: &[Call], own: &[u64]) -> BTreeMap<Path, (u64, u64, u64)> {
     let order = |i: usize| (calls[i].1, std::cmp::Reverse(calls[i].2), std::cmp::Reverse(i));
     let mut found: BTreeMap<Path, (u64, u64, u64)> = BTreeMap::new();
@@ -127,8 +126,8 @@ fn paths_of(tree: &CallTree) -> BTreeMap<Path, (u64, u64, u64)> {
     found
 }
 
-/// The test leaves out nested calls without a duration. If such a call begins where another call
-/// ends, their times do not show whether it is inside of that call.
+/// Leaves out nested calls without a duration. If such a call begins where another call ends, their
+/// times do not show whether it is inside of that call.
 #[test]
 fn the_tree_has_a_node_for_each_way_to_call_a_function() {
     let mut r = Random(0x2545_f491_4f6c_dd1d);
@@ -191,16 +190,14 @@ fn random_calls() {
         }
         let busy: u64 = expected.iter().map(|e| e.1).sum();
         let overlapping: u64 = expected.iter().map(|e| e.2).sum();
-        // If a round may have only few calls, there are many rounds. The results must be the same
-        // with every number.
+        // With few calls in a round, there are many rounds. The results must be the same.
         for calls in [None, Some(1), Some(2), Some(7)] {
             let with =
                 |by| Options { by, raw: true, round: calls, workers: 2, ..Options::default() };
             let of = summarize(&profile, &with(By::Op));
             assert_eq!(self_ticks(&of), ops, "round {round}");
             assert_eq!(of.total.unwrap().value, busy as f64);
-            // If a call outlives a call that cannot own any more time, it need not be counted, so
-            // the number may be smaller.
+            // A call that outlives one that cannot own any more time need not be counted.
             assert!(of.overlapping <= overlapping);
             assert_eq!(of.overlapping > 0, overlapping > 0);
             assert_eq!(self_ticks(&summarize(&profile, &with(By::Thread))), of_threads);
@@ -245,6 +242,6 @@ fn brackets_of_calls_inside() {
         let row = found.rows.iter().find(|row| row.key == Key::Op(op)).unwrap();
         assert_eq!((row.total.value, row.own.value), (total, own), "{op}");
     }
-    // The time in calls is the time of the outermost call without any bracket.
+    // The time of the outermost call without any bracket.
     assert_eq!(found.total.unwrap().value, 840.0);
 }

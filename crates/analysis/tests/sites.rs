@@ -1,5 +1,5 @@
-//! Tests dispatches and their sites, threads without calls, and the gaps between calls. The
-//! profiles are scripted, and the expected numbers are computed on paper.
+//! Tests dispatches and their sites, threads without calls, and the gaps between calls, on scripted
+//! profiles with numbers that were computed on paper.
 
 use analysis::{Before, DispatchTimes, ModelRun, Options, Room, Site, call_tree, sites, summarize};
 use record::meta::ProcessCost;
@@ -54,7 +54,6 @@ fn each_place_of_the_program_has_a_row() {
     assert_eq!(found.dispatches, 9);
     // The dispatches of each of the three iterations take 300 + 100 + 200.
     assert_eq!(found.busy, 1_800.0);
-    // All gaps before a site have the same length.
     let gaps_of = |total: f64, times| {
         let each = total / times as f64;
         Before { times, total, mean: each, median: each, longest: each }
@@ -70,7 +69,6 @@ fn each_place_of_the_program_has_a_row() {
         wall: 3.0 * wall,
         mean: wall,
         range: [wall, wall],
-        // All dispatches of a site take the same time.
         dispatch: DispatchTimes { p10: sum, p50: sum },
         sum: 3.0 * sum,
         efficiency: sum / (2.0 * wall),
@@ -79,7 +77,7 @@ fn each_place_of_the_program_has_a_row() {
     };
     let expected = [
         // The gap before this site is from the end of the last site, 700, to the next iteration,
-        // 1,000. There are two such gaps.
+        // 1,000.
         site(0, 0, 12, 300.0, 500.0, 300.0, 600.0, 2),
         site(1, 1, 3, 100.0, 100.0, 100.0, 150.0, 3),
         site(0, 2, 6, 200.0, 250.0, 200.0, 150.0, 3),
@@ -88,9 +86,8 @@ fn each_place_of_the_program_has_a_row() {
         assert_eq!(site, expected);
     }
     assert_eq!(found.rows.len(), 3);
-    // Of the 2,700 ticks, each iteration spends 300 in *a* with four workgroups, 100 in *b* with
-    // one workgroup, and 200 in *a* with as many workgroups as workers. The workgroups take 500 +
-    // 100 + 250.
+    // Each iteration spends 300 in *a* with four workgroups, 100 in *b* with one workgroup, and 200
+    // in *a* with as many workgroups as workers. The workgroups take 500 + 100 + 250.
     let room = Room {
         span: 2_700.0,
         outside: 900.0,
@@ -107,7 +104,6 @@ fn each_place_of_the_program_has_a_row() {
     // Six of the 8 gaps take 50 ticks, and two take 300.
     let all = Before { times: 8, total: 900.0, mean: 112.5, median: 50.0, longest: 300.0 };
     assert_eq!(found.before, all);
-    // The sums must equal the sums of the table by op.
     let all = summarize(&profile, &Options::default());
     for row in &all.rows {
         let sums = found.rows.iter().filter(|site| analysis::Key::Op(site.op) == row.key);
@@ -135,7 +131,7 @@ fn a_dispatch_without_all_workgroups_ends_where_the_next_one_begins() {
     assert_eq!((row.wall, row.range), (150.0 + 100.0 + 150.0, [100.0, 150.0]));
 }
 
-/// Each iteration has 20,000 dispatches: *a* 20 times, then *b* once, *a* 20 times, *b* twice, and
+/// Each iteration has 20,000 dispatches: *a* 20 times, *b* not at all, *a* 20 times, *b* once, and
 /// so on.
 #[test]
 fn an_iteration_of_many_dispatches() {
@@ -167,8 +163,8 @@ fn workgroups_that_begin_together() {
     let inside = [(0, 1, 0, 1, 0, 10), (0, 0, 0, 1, 0, 100)];
     let beside = [(1, 1, 0, 1, 0, 10), (0, 0, 0, 1, 0, 100)];
     for workgroups in [inside, beside] {
-        // This is repeated because an earlier version read the threads in the order of a hash map,
-        // which differed from run to run.
+        // Repeated because an earlier version read the threads in the order of a hash map, which
+        // differed from run to run.
         for _ in 0..20 {
             let (_scratch, profile) = program(&workgroups).opened();
             let found = sites(&profile, false).unwrap();
@@ -187,8 +183,8 @@ fn a_run_with_a_budget_has_no_sites_and_no_tree() {
     assert_eq!(call_tree(&profile, false, 1), None);
 }
 
-/// Two calls of 1,000 ns are on a thread that is known for 5,000 ns. The recorded duration of an
-/// empty call is 20 ns. Half of it is subtracted from the duration of each call.
+/// Two calls of 1,000 ns are on a thread that is known for 5,000 ns. Half of the duration of an
+/// empty call, 20 ns, is subtracted from each call.
 #[test]
 fn a_thread_is_in_calls_and_between_them_and_nowhere_else() {
     let mut script = ProfileScript::monotonic();

@@ -1,4 +1,4 @@
-//! Tests distributions and correlations. Every expected value is computed on paper.
+//! Tests distributions and correlations. The expected values are computed on paper.
 
 use analysis::stats::{Cell, Number, Options, Samples, Scope, describe, stats};
 use analysis::{Key, Stats};
@@ -68,7 +68,7 @@ fn one_call_and_none() {
 }
 
 /// Sorted, x is 1 1 | 1 1 | 1 2 | 3 4. The values 1 span three buckets, and all of them are counted
-/// in the first bucket. The 2 is the last value of the third bucket.
+/// in the first. The 2 is the last value of the third bucket.
 #[test]
 fn ties_count_for_the_lowest_bucket_that_holds_the_value() {
     let scope = of(&[&[1, 1, 1, 1, 1, 2, 3, 4], &[1, 2, 3, 4, 5, 6, 7, 8]], 4);
@@ -84,8 +84,7 @@ fn ties_count_for_the_lowest_bucket_that_holds_the_value() {
     assert_eq!(rows[2], [Some(0.0), Some(0.0), Some(0.5), Some(0.0)]);
 }
 
-/// There are as many distinct values as buckets, so each value is in its own bucket, also the first
-/// value of a bucket.
+/// Each value is in its own bucket, also the first value of a bucket.
 #[test]
 fn values_without_ties_stay_in_their_bucket() {
     let values: Vec<u64> = (0..16).map(|i| 1_000 * i).collect();
@@ -99,8 +98,8 @@ fn values_without_ties_stay_in_their_bucket() {
 
 #[test]
 fn correlations() {
-    // The means are 2.5. The products of the differences add up to 2.25 − 0.25 − 0.25 + 2.25 = 4,
-    // and the squares to 5 and 5.
+    // The products of the differences from the means add up to 2.25 − 0.25 − 0.25 + 2.25 = 4, and
+    // the squares to 5 and 5.
     let pair = of(&[&[1, 2, 3, 4], &[1, 3, 2, 4]], 2).pairs[0].clone();
     assert_eq!((pair.of, pair.given, pair.calls), (0, 1, 4));
     assert!((pair.pearson.unwrap() - 0.8).abs() < 1e-15);
@@ -159,8 +158,8 @@ fn missing_values_are_left_out_pair_by_pair() {
     assert!((pair.pearson.unwrap() - 40.0 / (98.0f64 * 56.0).sqrt()).abs() < 1e-15);
     // The ranks are 1 2 3 and 1 3 2. The products add up to 1, and the squares to 2 and 2.
     assert_eq!(pair.spearman, Some(0.5));
-    // The buckets are computed from all values of a variable: the buckets of x are 1 3 | 4 9, and
-    // those of y are 2 5 | 6 8.
+    // The buckets come from all values of a variable: those of x are 1 3 | 4 9, and those of y are
+    // 2 5 | 6 8.
     assert_eq!(cells(&scope, 0), [(0, 0, 1), (1, 1, 2)]);
     let empty = &scope.pairs[1];
     assert_eq!((empty.of, empty.given, empty.calls), (0, 2, 0));
@@ -261,9 +260,8 @@ fn calls_are_chosen_by_op_thread_and_time() {
     assert_eq!(calls(Options { skip_ns: u64::MAX, ..base() }), []);
 }
 
-/// There are thousands of calls on many pages. The result must be the same to the last bit,
-/// whatever the number of workers, and whether buffers are used again and ops are described in
-/// batches.
+/// The result must be the same to the last bit, whatever the number of workers, and whether buffers
+/// are used again and ops are described in batches.
 #[test]
 fn workers_and_memory_do_not_matter() {
     let mut script = ProfileScript::monotonic();
@@ -306,8 +304,7 @@ fn workers_and_memory_do_not_matter() {
     }
 }
 
-/// Compares the means of buckets and Spearman's correlation of many values with the same statistics
-/// computed from a sorted copy.
+/// Compares with the same statistics computed from a sorted copy.
 #[test]
 fn many_values_are_ranked() {
     const CALLS: usize = 50_000;
@@ -324,7 +321,7 @@ fn many_values_are_ranked() {
         column(&|r, i| ((i as u64 / 7) << 33) | (r % 3)),
     ];
     let scope = of(&columns.each_ref().map(Vec::as_slice), 8);
-    // Doubled ranks start at 2, and equal values all get the mean.
+    // Doubled ranks start at 2, and equal values get the mean.
     let ranks = columns.each_ref().map(|column| {
         let mut sorted = column.clone();
         sorted.sort_unstable();

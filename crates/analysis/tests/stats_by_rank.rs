@@ -69,8 +69,8 @@ fn of(dir: &Path, rank: Option<u32>, by_rank: bool) -> BTreeMap<String, OpStats>
     ops.into_iter().map(|op| (name(&profile, op.key), op)).collect()
 }
 
-/// Whether two values of a metric are nearly equal. They may differ a little, because the values
-/// are mapped to a grid from the smallest to the largest value of all ranks.
+/// Values of a metric may differ a little, because they are mapped to a grid from the smallest to
+/// the largest value of all ranks.
 fn near(a: Option<f64>, b: Option<f64>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => (a - b).abs() <= 1e-12 * a.abs().max(b.abs()).max(1e-3),
@@ -196,11 +196,9 @@ fn one_rank_only_is_all_that_has_a_rank() {
         let ranks: Vec<_> = op.ranks.iter().map(|(of, s)| (*of, s.calls, mean(s))).collect();
         (op.all.calls, mean(&op.all), ranks)
     };
-    // All processes have the same rank, so all calls must belong to it.
     assert_eq!(found(&[Some(3)]), (2, 100.0, vec![(3, 2, 100.0)]));
     assert_eq!(found(&[Some(3), Some(3)]), (4, 150.0, vec![(3, 4, 150.0)]));
-    // A process without a rank is only part of the total, whether it comes before or after the
-    // others.
+    // A process without a rank is part of the total, before or after the others.
     assert_eq!(found(&[Some(3), None]), (4, 150.0, vec![(3, 2, 100.0)]));
     assert_eq!(found(&[None, Some(3)]), (4, 150.0, vec![(3, 2, 200.0)]));
     assert_eq!(found(&[None, None]), (4, 150.0, vec![]));

@@ -22,10 +22,10 @@ fn two_processes() -> ProfileScript {
         let process = script.process(pid);
         process.library("m", &["f", "g"]);
         let main = process.thread("main");
-        // `f` has one dispatch of two workgroups, which take 100 and 300 ns.
+        // `f` has one dispatch of two workgroups.
         main.call(CallScript::new(0, 1_000, 100).workgroup(0, 2).on(1, 0).group(100, &[5]))
             .call(CallScript::new(0, 2_000, 300).workgroup(1, 2).on(1, 0).group(300, &[7]));
-        // `g` has one dispatch of one workgroup, which takes 600 ns. Its counter was not read.
+        // `g` has one dispatch of one workgroup, whose counter was not read.
         let worker = process.thread("worker");
         worker.call(CallScript::new(1, 1_500, 600).on(2, 1).unread());
     }
@@ -44,8 +44,7 @@ fn the_op_table() {
     let f = row(&summary, Key::Op(0));
     assert_eq!((f.calls, f.dispatches, f.total.value), (4, Some(2), 800.0));
     assert_eq!((f.min, f.max, f.mean().value), (100.0, 300.0, 200.0));
-    // The durations are 100, 100, 300 and 300, so the median is half-way between the second and the
-    // third.
+    // The durations are 100, 100, 300 and 300.
     assert_eq!((f.p50, f.p99), (200.0, 300.0));
     let faults = f.counters[0].unwrap();
     assert_eq!((faults.total, faults.calls, faults.mean().value), (24, 4, 6.0));
@@ -178,8 +177,7 @@ fn time_in_no_dispatch_and_off_the_cpu() {
     let off = time.off_cpu.unwrap();
     assert_eq!((off.ns, off.of_ns, off.assumed), (600.0, 1_100.0, false));
 
-    // If no counter shows how long calls were on a CPU, they are assumed to be on a CPU all the
-    // time: 1100 − (1300 − 900).
+    // Without a counter, calls are assumed to be on a CPU all the time: 1100 − (1300 − 900).
     for simulated in [true, false] {
         let mut script = script.clone();
         if simulated {
@@ -243,8 +241,7 @@ fn a_group_that_was_enabled_for_longer_than_the_call() {
     for i in 0..10 {
         thread.call(CallScript::new(0, 1_000 + 100 * i, 20).group(70, &[1]));
     }
-    // The thread is on a CPU all the time. It is in no dispatch for 800 ticks, and never off the
-    // CPU during them.
+    // The thread is on a CPU all the time. It is in no dispatch for 800 ticks.
     thread.then(Item::Clock(2_000, 1_000, 2_000));
     let off = summary(&script, &Options::default()).threads[0].off_cpu.unwrap();
     assert_eq!((off.ns, off.of_ns, off.assumed), (0.0, 800.0, false));
@@ -296,8 +293,7 @@ fn probes_and_empty_calls() {
     assert!(!summary_plain.uncalibrated_probes);
 }
 
-/// The cost of a probe with counters does not show the cost of a probe without counters, so calls
-/// without counters are left out.
+/// The cost of a probe with counters does not show the cost of a probe without counters.
 #[test]
 fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     let mut script = on_and_off();
@@ -323,8 +319,7 @@ fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     assert_eq!((ticks(found.total), found.taken), (100.0, None));
 }
 
-/// Makes a random tree of calls over several pages, and compares the time in calls with the number
-/// of ticks that are marked in a bitmap.
+/// Makes a random tree of calls over several pages, and marks each tick in a bitmap.
 #[test]
 fn nested_calls_are_not_counted_twice() {
     let mut random = Random(0x2545_F491_4F6C_DD1D);
@@ -380,8 +375,7 @@ fn damage_never_panics() {
     }
 }
 
-/// There are 60,000 rows. The summary would take minutes if it searched for the time of each thread
-/// again for each row.
+/// The summary would take minutes if it searched for the time of each thread again for each row.
 #[test]
 fn many_ops() {
     const OPS: u32 = 60_000;
@@ -439,7 +433,7 @@ fn what_is_around_most_of_the_time() {
 }
 
 /// One function takes 60 % of the time, including the tasks of its parallel region. It is called
-/// with two shapes. There is one other function.
+/// with two shapes.
 #[test]
 fn a_function_takes_most_of_the_time() {
     let found = |most: u64, name: &str, host: u8| {

@@ -70,14 +70,12 @@ fn totals_and_rates_of_a_counter() {
     assert_eq!(one.values, Some(expected));
     assert_eq!((one.samples, one.failed, one.overruns), (3, 0, 0));
     assert_eq!((one.first_ns, one.last_ns), (1_000 * ms, 1_200 * ms));
-    // The end of the program may have made the last step shorter, so it does not show how evenly
-    // the sampler worked, and is left out.
+    // The end of the program may have made the last step shorter.
     assert_eq!(one.steps_ns, Some((1e8, 1e8)));
     assert_eq!(losses, []);
 }
 
-/// Samples were taken at 0, 100, 200, 600, 700 and 710 ns. Three samples are missing before 600,
-/// and the last step is short.
+/// Three samples are missing before 600, and the last step is short.
 #[test]
 fn missed_and_failed_samples() {
     let times = [0i64, 100, 200, 600, 700, 710];
@@ -104,8 +102,8 @@ fn late_samples() {
     assert_eq!(one.steps_ns, Some((11.0, 189.0)));
 }
 
-/// The intervals are 1,000 ns long. The counter counts all the time in the first, a quarter of the
-/// time in the second, and not at all in the third.
+/// The counter counts all the time in the first interval, a quarter of the time in the second, and
+/// not at all in the third.
 #[test]
 fn partial_counts_are_scaled_and_a_counter_that_never_ran_is_missing() {
     let (one, _) = summary(
@@ -118,7 +116,7 @@ fn partial_counts_are_scaled_and_a_counter_that_never_ran_is_missing() {
         ],
     );
     let expected = Values::Counted {
-        // The counts are 50 in the first interval, and 10 in a quarter of the second.
+        // 50 in the first interval, and 10 in a quarter of the second.
         total: 90.0,
         over_ns: 2_000.0,
         rate: 45e6,

@@ -1,6 +1,5 @@
-//! Advice about errors and findings. All advice about counters, names, metrics and the machine is
-//! in this module. The other crates report a cause with its values, and this module has a sentence
-//! for users about each cause.
+//! Advice about errors and findings. The other crates report causes with their values, and this
+//! module has sentences for users about the causes.
 //!
 //! | module | advice about |
 //! |---|---|
@@ -40,14 +39,13 @@ pub fn for_variable(error: &VariableError, machine: &Machine) -> Option<String> 
     }
 }
 
-/// Advice if counting is forbidden in a container: start the container with the capability, or with
-/// a filter of system calls that allows `perf_event_open`.
+/// Advice if counting is forbidden in a container.
 const CONTAINER: &str = "start the container with --cap-add PERFMON (Docker, Podman; in Kubernetes \
      securityContext.capabilities.add), or with a seccomp profile that allows perf_event_open";
 
-/// Advice for running a command with CAP_PERFMON. Setting the capability on the program's file with
-/// `setcap` does not help: a program that gets capabilities from its file ignores LD_PRELOAD
-/// (ld.so(8), secure execution). A program that gets ambient capabilities does not ignore it.
+/// Advice for running a command with CAP_PERFMON. Setting it on the program's file with `setcap`
+/// does not help, because a program with such a file ignores LD_PRELOAD (ld.so(8), secure
+/// execution). A program with ambient capabilities does not ignore it.
 const WITH_PERFMON: &str = "run as root, or with CAP_PERFMON: sudo setpriv --reuid=$(id -u) \
      --regid=$(id -g) --init-groups --inh-caps=+perfmon --ambient-caps=+perfmon COMMAND";
 
@@ -61,11 +59,9 @@ fn sysctl(setting: &str, machine: &Machine) -> String {
 }
 
 /// The command that lets this user read tracefs. The option `mode` alone is not enough: the files
-/// belong to the group of the mount, and other users cannot open them (measured, Linux 6.18). In
-/// the command, the shell replaces `$(id -g)` by the user's group.
+/// belong to the group of the mount, and other users cannot open them (measured, Linux 6.18).
 const OPEN_TRACEFS: &str = "sudo mount -o remount,mode=755,gid=$(id -g) /sys/kernel/tracing";
 
-/// Returns the command that mounts tracefs.
 fn mount_tracefs(machine: &Machine) -> String {
     let at = "/sys/kernel/tracing";
     match machine.container() {

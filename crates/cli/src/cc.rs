@@ -11,12 +11,10 @@
 //!        and, without -c, clang with objects in place of the sources, which links
 //! ```
 //!
-//! A build must never fail because of the instrumentation. The first step (clang makes LLVM IR)
-//! gets all of the user's options except those about the output. Its errors and warnings are shown
-//! at the end. If a file's LLVM IR cannot be instrumented, or clang rejects the instrumented IR,
-//! the second step gets the original IR, and one line says so. If the second step then still prints
-//! a message that the first step did not print (a stack frame is too large, the assembler finds an
-//! error), clang runs again with the original arguments.
+//! A build must never fail because of the instrumentation. If a file's LLVM IR cannot be
+//! instrumented, or clang rejects the instrumented IR, the second step gets the original IR, and
+//! one line says so. If the second step then still prints a new message (a stack frame is too
+//! large, the assembler finds an error), clang runs again with the original arguments.
 
 mod arguments;
 mod compile;
@@ -68,8 +66,8 @@ pub fn plus_main(args: PlusArgs) -> Result<ExitCode, Failure> {
     compile(Language::Plus, args.words)
 }
 
-/// Runs `cc` or `c++` if the command line asks for one of them. Their arguments are not parsed as
-/// options of Counterpoint, because `--color`, `--help` and `--version` are also options of clang.
+/// Their arguments are not parsed as options of Counterpoint, because `--color`, `--help` and
+/// `--version` are also options of clang.
 pub fn alone(words: &[OsString]) -> Option<Result<ExitCode, Failure>> {
     let language = match words.get(1)?.to_str()? {
         "cc" => Language::C,
@@ -91,8 +89,8 @@ fn compile(language: Language, mut words: Vec<OsString>) -> Result<ExitCode, Fai
     };
     let has_sources = Line::read(&words).is_ok_and(|line| line.has_sources());
     if has_sources {
-        // A mistake in the variable COUNTERPOINT_LOOPS is an error whenever something is compiled,
-        // even if it would not be instrumented.
+        // A mistake in the variable COUNTERPOINT_LOOPS is an error even if nothing would be
+        // instrumented.
         Selection::from_variable().map_err(|failure| failure.exit_code(1))?;
     }
     if !is_clang(&compiler) {
@@ -104,7 +102,7 @@ fn compile(language: Language, mut words: Vec<OsString>) -> Result<ExitCode, Fai
     }
     let line = match Line::read(&words) {
         Ok(line) => line,
-        // A response file cannot be read here, so clang reads it or reports the error.
+        // A response file cannot be read here, so clang gets it or reports the error.
         Err(_) => return Err(become_compiler(&compiler, &words)),
     };
     let plan = match line.plan() {
@@ -128,7 +126,6 @@ fn compile(language: Language, mut words: Vec<OsString>) -> Result<ExitCode, Fai
     }
 }
 
-/// Whether the word names a compiler, and not an option or a source file.
 fn is_program(word: &OsStr) -> bool {
     let name = Path::new(word).file_name().and_then(OsStr::to_str).unwrap_or_default();
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-' || c == '.');
@@ -139,7 +136,7 @@ fn is_program(word: &OsStr) -> bool {
     })
 }
 
-/// Replaces this process by the compiler. Returns only if that fails.
+/// Returns only if the compiler cannot be started.
 fn become_compiler(compiler: &Path, words: &[OsString]) -> Failure {
     let error = Command::new(compiler).args(words).exec();
     Failure::new(format!("start {}: {error}", compiler.display()))

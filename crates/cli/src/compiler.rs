@@ -64,8 +64,8 @@ fn installed(language: Language) -> Option<PathBuf> {
     in_path(program).or_else(|| versions.filter_map(|name| in_path(&name)).next())
 }
 
-/// Whether a program is clang. This is judged by the program's name, or else by the output of
-/// `--version`, because `cc` may be clang or another compiler.
+/// Whether a program is clang, by its name or by its `--version`: `cc` may be clang or another
+/// compiler.
 pub fn is_clang(program: &Path) -> bool {
     let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
     if name.contains("clang") {
@@ -75,7 +75,7 @@ pub fn is_clang(program: &Path) -> bool {
     said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("clang version"))
 }
 
-/// Finds a clang that can read LLVM IR of version `llvm` of LLVM.
+/// Finds a clang that can read the IR of version `llvm` of LLVM.
 pub fn reads(llvm: u32) -> Option<PathBuf> {
     let version = |program: &Path| -> Option<u32> {
         let said = Command::new(program).arg("-dumpversion").stdin(Stdio::null()).output().ok()?;
@@ -97,9 +97,8 @@ pub fn reads(llvm: u32) -> Option<PathBuf> {
 pub enum Text {
     /// The instrumented IR, and a line about what was instrumented if the user asked for one.
     Instrumented(Vec<u8>, Option<String>),
-    /// Nothing was instrumented, for example because the IR has no loop that the user selected.
     NoLoops,
-    /// The IR cannot be instrumented for this reason.
+    /// Why the IR cannot be instrumented.
     Cannot(String),
 }
 
@@ -126,15 +125,13 @@ pub fn instrumented(text: &[u8], source: &str, selection: &Selection) -> Text {
     }
 }
 
-/// The exit status, standard output and messages of a compiler that ended.
 pub struct Ended {
     pub status: ExitStatus,
     pub output: Vec<u8>,
     pub messages: Vec<u8>,
 }
 
-/// Runs a step (one run of a compiler) with `input` as its standard input. Returns its output and
-/// its messages.
+/// Runs a step (one run of a compiler) with `input` as its standard input.
 pub fn step(mut command: Command, input: Option<&[u8]>) -> io::Result<Ended> {
     if input.is_some() {
         command.stdin(Stdio::piped());
@@ -142,9 +139,8 @@ pub fn step(mut command: Command, input: Option<&[u8]>) -> io::Result<Ended> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = start(&mut command)?;
     let (pipe, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    // All pipes are read and written at the same time, because the compiler may write output before
-    // it has read all of its input. A compiler that stops reading its input has failed and reports
-    // that itself.
+    // All pipes are served at the same time, because the compiler may write before it has read all
+    // of its input. A compiler that stops reading has failed and reports that itself.
     let (output, messages) = std::thread::scope(|scope| {
         scope.spawn(move || {
             if let (Some(mut pipe), Some(input)) = (pipe, input) {
@@ -158,7 +154,7 @@ pub fn step(mut command: Command, input: Option<&[u8]>) -> io::Result<Ended> {
     Ok(Ended { status: end(child)?, output: output?, messages: messages? })
 }
 
-/// Runs a step (one run of a compiler) whose output and messages go to the user.
+/// Runs a step whose output and messages go to the user.
 pub fn status(mut command: Command) -> io::Result<ExitStatus> {
     end(start(&mut command)?)
 }
@@ -167,8 +163,8 @@ pub fn status(mut command: Command) -> io::Result<ExitStatus> {
 static CHILD: AtomicI32 = AtomicI32::new(0);
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
-/// Starts a step. From then on, a signal that would end this process ends the step instead, and all
-/// later steps fail. The caller can then remove its temporary files and call
+/// Starts a step. From then on, SIGINT, SIGTERM, SIGHUP and SIGQUIT end the step instead of this
+/// process, and later steps fail. The caller can then remove its temporary files and call
 /// [`end_if_interrupted`], which ends this process with the same signal.
 fn start(command: &mut Command) -> io::Result<Child> {
     extern "C" fn interrupt(signal: libc::c_int) {
@@ -233,8 +229,7 @@ fn all(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the exit status that reports how a program ended: the program's own status, or 128 plus
-/// the number of the signal that ended it.
+/// Returns the program's own exit status, or 128 plus the number of the signal that ended it.
 pub fn passed_on(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(u8::try_from(code).unwrap_or(1))
@@ -248,8 +243,8 @@ pub fn first_error(messages: &[u8]) -> String {
     telling.or_else(|| text.lines().next()).unwrap_or("it said nothing").trim().to_owned()
 }
 
-/// Builds the command of the second step, which compiles LLVM IR from standard input to an object.
-/// The first step has made the IR from C, C++ or Rust. `flags` are placed before the input.
+/// Builds the command that compiles LLVM IR from standard input to an object. `flags` are placed
+/// before the input.
 pub fn assemble(compiler: &Path, flags: &[OsString], output: &Path) -> Command {
     let mut command = Command::new(compiler);
     // The IR is already optimised. Optimising it again would move code into and out of loops.

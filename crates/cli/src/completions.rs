@@ -1,5 +1,5 @@
 //! `counterpoint completions`, and the manual pages of a release. Both are made from the options
-//! that the program parses, so they always match the program.
+//! that the program parses.
 
 use std::io::Write;
 use std::path::Path;
@@ -31,8 +31,7 @@ enum Shell {
 }
 
 impl Shell {
-    /// For each shell, the file below `share` in which the shell looks for completions of installed
-    /// programs.
+    /// Where, below `share`, each shell looks for completions of installed programs.
     const FILES: [(Self, &'static str); 3] = [
         (Self::Bash, "bash-completion/completions/counterpoint"),
         (Self::Zsh, "zsh/site-functions/_counterpoint"),
@@ -51,13 +50,12 @@ impl Shell {
     }
 }
 
-/// Runs the command.
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     stdout(Kind::Lines).write_all(&args.shell.text())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the completions for all shells, and a manual page for each command, into a folder `share`.
+/// Writes all completions and the manual pages into a folder `share`.
 pub fn manuals(share: &Path) -> Result<ExitCode, Failure> {
     let failed = |path: &Path| {
         let shown = path.display().to_string();

@@ -1,5 +1,4 @@
-//! Reads `counterpoint.toml`, a file with defaults for options. The project and the user can each
-//! have one.
+//! Reads `counterpoint.toml`: defaults for options, from the project and from the user.
 //!
 //! ```text
 //!  an option ─► else a variable of the environment ─► else the project's file ─► else the user's ─► else the default
@@ -13,7 +12,7 @@
 //! `counterpoint/counterpoint.toml` below `XDG_CONFIG_HOME`. It is an error if a file belongs to
 //! another user than this user or root, or if everybody can write it.
 //!
-//! A command that uses the files reads them once, before it gives up the right to open files.
+//! Commands read the files before they give up the right to open files.
 
 mod read;
 
@@ -29,19 +28,17 @@ pub use read::{Key, Value};
 
 const NAME: &str = "counterpoint.toml";
 
-/// A value, and the place where it was set.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub key: Key,
     pub value: Value,
-    /// The place of the setting in the form `FILE:LINE`.
+    /// Where the value was set: `FILE:LINE`.
     pub place: String,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// The settings, at most one for each key. A setting of the project's file takes precedence
-    /// over one of the user's file.
+    /// At most one for each key; the project's file takes precedence.
     pub settings: Vec<Setting>,
     /// The files that were read.
     pub files: Vec<PathBuf>,
@@ -49,15 +46,13 @@ pub struct Config {
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
 
-/// Reads the configuration files and stores their settings for [`text`] and [`number`]. A command
-/// that does not call this function has no settings.
+/// Stores the settings for [`text`] and [`number`], which find nothing without this call.
 pub fn load() -> Result<(), Failure> {
     let config = read()?;
     let _ = CONFIG.set(config);
     Ok(())
 }
 
-/// Reads the configuration files and returns their settings.
 pub fn read() -> Result<Config, Failure> {
     let mut config = Config::default();
     let project = std::env::current_dir().ok().and_then(|folder| project(&folder));
@@ -85,7 +80,6 @@ fn setting(key: Key) -> Option<&'static Value> {
     Some(&found.value)
 }
 
-/// Returns the text that a configuration file sets for `key`.
 pub fn text(key: Key) -> Option<&'static str> {
     match setting(key)? {
         Value::Text(text) => Some(text),
@@ -93,7 +87,6 @@ pub fn text(key: Key) -> Option<&'static str> {
     }
 }
 
-/// Returns the number that a configuration file sets for `key`.
 pub fn number(key: Key) -> Option<u64> {
     match setting(key)? {
         Value::Number(number) => Some(*number),
@@ -101,7 +94,6 @@ pub fn number(key: Key) -> Option<u64> {
     }
 }
 
-/// Finds the project's file.
 fn project(folder: &Path) -> Option<PathBuf> {
     let root = folder.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(folder);
     let inside = folder.ancestors().take_while(|above| above.starts_with(root));
@@ -118,15 +110,14 @@ fn user() -> Option<PathBuf> {
     Some(folder.join("counterpoint").join(NAME))
 }
 
-/// Checks that the file belongs to this user or root and that not everybody can write it, and reads
-/// it. Returns `None` if the file does not exist, or if the user's file is in a directory of
-/// somebody else.
+/// Reads a file after the checks of its owner and its mode. Returns `None` if the file does not
+/// exist, or if the user's file is in a directory of somebody else.
 fn content(file: &Path, is_project: bool) -> Result<Option<String>, Failure> {
     const LONGEST: u64 = 64 << 10;
     let failed =
         |why: &dyn std::fmt::Display| Failure::new(format!("read {}: {why}", file.display()));
-    // A project's file must not be a symbolic link, because an error message could then show a line
-    // of a file outside of the project. The user's own file may be a link.
+    // A project's file must not be a symbolic link: an error message could show a line of a file
+    // outside of the project.
     if is_project && file.is_symlink() {
         return Err(failed(&"it is a symbolic link, which a project's file may not be"));
     }

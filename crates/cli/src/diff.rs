@@ -173,15 +173,12 @@ const FAILED: u8 = 3;
 /// Number of rows of a table for people, unless the user sets it.
 const ROWS: usize = 30;
 
-/// The content that all formats print.
 struct View<'a> {
     args: &'a Args,
     inputs: &'a Inputs,
     diff: &'a Diff,
-    /// The name of each row.
     names: &'a [String],
     table: Table,
-    /// Each rule of `--fail-if`, with the rows for which it holds.
     failed: Vec<gate::Failed>,
 }
 

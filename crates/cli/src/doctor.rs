@@ -56,8 +56,7 @@ enum Format {
 /// others are only counted.
 const ORPHANS: usize = 2;
 
-/// A row of the table, which is also an entry of `findings` or `counters` in
-/// `counterpoint.doctor/1`.
+/// A row of the table; in JSON, an entry of `findings` or `counters`.
 #[derive(Serialize)]
 struct Row {
     name: String,
@@ -114,8 +113,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!works)))
 }
 
-/// Returns a row for each value that `counterpoint.toml` sets, with the file and line that set it.
-/// If the file is wrong, returns one row that says why.
+/// Returns a row for each setting of `counterpoint.toml`. If the file is wrong, one row says why.
 fn configuration() -> Vec<Row> {
     let row = |name: &str, level: Level, state: String| Row {
         name: name.to_owned(),
@@ -172,21 +170,20 @@ fn left_in_memory() -> impl Iterator<Item = Row> {
 }
 
 /// Returns a row for each counter, and one more row if the counters work separately but not
-/// together. A name that this machine does not know becomes a row that says so. It is an error if
-/// the list cannot be parsed, or if its names are known but the list as a whole is impossible.
+/// together. It is an error if the list cannot be parsed, or if its names are known but the list as
+/// a whole is impossible.
 fn asked(list: &str, naming: &Naming, machine: &Machine) -> Result<Vec<Row>, Failure> {
     let typed = parse(list).map_err(|error| unreadable(list, &error, machine))?;
     let resolver = naming.resolver(machine);
     match resolver.resolve(list) {
         Ok(counters) => return Ok(tried(&counters, machine)),
-        // Each name alone is known, so the error is about the whole list: a name appears twice, or
-        // a group is impossible.
+        // Each name alone is known, so the error is about the list: a name appears twice, or a
+        // group is impossible.
         Err(error) if typed.entries.iter().all(|e| resolver.resolve(&e.to_string()).is_ok()) => {
             return Err(unreadable(list, &error, machine));
         }
         Err(_) => {}
     }
-    // Some names do not exist here, so check the entries one by one.
     let mut rows = Vec::new();
     for entry in &typed.entries {
         let (items, of_group) = match entry {
@@ -241,15 +238,12 @@ fn tried(counters: &[Counter], machine: &Machine) -> Vec<Row> {
     rows
 }
 
-/// Returns the path of the shared library that `run` would preload; if no such library exists,
-/// returns the path where it should be.
+/// Returns the library that `run` would preload, or else where it should be.
 fn library() -> Option<PathBuf> {
     let places = crate::prepare::library_places().ok()?;
     places.iter().find(|path| path.is_file()).or(places.first()).cloned()
 }
 
-/// Returns a sentence that says how many findings are problems and notes, and names the first
-/// problems.
 fn summary(rows: &[&Row]) -> String {
     const NAMED: usize = 3;
     let of = |level: Level| rows.iter().filter(move |row| row.level == level.name());

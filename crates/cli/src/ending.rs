@@ -1,8 +1,8 @@
 //! Cleans up when a signal ends a command.
 //!
-//! People and their tools end a command with SIGINT, SIGTERM, SIGHUP or SIGQUIT. At that time, the
-//! command may have written an incomplete file, or may have started a process group to query a
-//! plugin (`plugin/answer.rs`). The signal handler removes the file and kills the group.
+//! People and their tools end a command with SIGINT, SIGTERM, SIGHUP or SIGQUIT. The command may
+//! then have an incomplete file, or a process group that it asks about a plugin
+//! (`plugin/answer.rs`).
 
 use std::ffi::CString;
 use std::io;
@@ -11,23 +11,22 @@ use std::process::{Child, Command};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
-/// The file to remove: a C string, or null.
+/// The file to remove, as a C string, or null.
 static FILE: AtomicPtr<libc::c_char> = AtomicPtr::new(null_mut());
-/// The id of the group of processes to kill, or 0.
+/// The process group to kill, or 0.
 static GROUP: AtomicI32 = AtomicI32::new(0);
-/// Whether a process is being started. During this time, the id of its group is not known.
+/// Whether a process is being started, so that its group is not known yet.
 static STARTING: AtomicBool = AtomicBool::new(false);
-/// A signal that arrived while a process was being started and that has not been handled yet, or 0.
+/// A signal that arrived meanwhile and has not been handled yet, or 0.
 static LATE: AtomicI32 = AtomicI32::new(0);
 
-/// From now on, a signal that ends this process removes the file `path`, and no longer the file of
-/// an earlier call.
+/// From now on, a signal removes `path`, and not the file of an earlier call.
 pub fn removes(path: CString) {
     watch();
     forget(FILE.swap(path.into_raw(), Ordering::SeqCst));
 }
 
-/// From now on, a signal removes no file, because the file is complete or was removed.
+/// From now on, a signal removes no file.
 pub fn removes_nothing() {
     forget(FILE.swap(null_mut(), Ordering::SeqCst));
 }
@@ -40,14 +39,14 @@ fn forget(path: *mut libc::c_char) {
     }
 }
 
-/// A process group that a signal kills. Dropping this value kills the group as well.
+/// A process group that a signal or a drop kills.
 pub struct Group(i32);
 
 impl Group {
-    /// Starts a process that leads a new process group. Only one such group exists at a time. If a
-    /// signal arrives on any thread during the start, it is held back until the id of the group is
-    /// known. Then it ends the group and this process. Blocking the signals instead would delay
-    /// them on this thread only, and the new process would have to unblock them.
+    /// Starts a process that leads a new process group. At most one may exist at a time. A signal
+    /// that arrives on any thread during the start is held back until the group is known. Then the
+    /// signal ends the group and this process. Blocking the signals instead would delay them on
+    /// this thread only, and the new process would have to unblock them.
     ///
     /// # Errors
     /// Returns an error if the process cannot be started.
@@ -132,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// The environment variable that passes the signal's number to the process of this test.
+    /// Passes the signal's number to the process of this test.
     const SIGNAL: &str = "COUNTERPOINT_TEST_SIGNAL";
 
     #[test]
@@ -160,7 +159,7 @@ mod tests {
     }
 
     /// Starts `sleep` as a [`Group`]. The new process sends `signal` to this process before it
-    /// executes `sleep`, so `spawn` has not returned yet.
+    /// executes `sleep`, while `spawn` has not returned.
     fn start_and_wait(signal: libc::c_int) {
         let mut command = Command::new("sleep");
         command.arg("600");

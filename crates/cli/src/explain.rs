@@ -78,7 +78,6 @@ enum ExplainFormat {
     Markdown,
 }
 
-/// The sentence that is printed if no rule holds.
 const NO_RULE: &str =
     "None of the rules about what may hold a program back holds (docs/explain.md lists them).";
 
@@ -99,14 +98,13 @@ struct View<'a> {
     ops: &'a [Explained],
     /// How many further ops match but are not shown.
     left_out: usize,
-    /// The rules (docs/explain.md) that hold for this profile. Each rule names something that may
-    /// limit the program. The list is empty if the user asked for an op.
+    /// The rules (docs/explain.md) that hold for this profile. The list is empty if the user asked
+    /// for an op.
     rules: Vec<Fired>,
     raw: bool,
 }
 
-/// Finds the op and the profile in the words of the command line. `op` is the value of the option
-/// `--op`.
+/// Finds the op and the profile in the words of the command line and in `--op`.
 fn words<'a>(
     words: &'a [PathBuf],
     op: Option<&'a str>,
@@ -193,8 +191,7 @@ fn ops(profile: &Profile, summary: &Summary, glob: Option<&str>) -> Vec<Vec<Key>
         let label = labels(profile, &[row.key]).concat();
         let op = op_of(profile, row.key);
         let is_asked = |glob: &str| match op {
-            // Reports also print names such as `aten::mm (task)`, so the pattern is also compared
-            // with the printed name.
+            // Reports print names such as `aten::mm (task)`, so the pattern may match those.
             Some(op) => {
                 profile::demangle::matches(glob, &op.name) || model::glob::matches(glob, &label)
             }
@@ -214,13 +211,11 @@ fn ops(profile: &Profile, summary: &Summary, glob: Option<&str>) -> Vec<Vec<Key>
 }
 
 impl View<'_> {
-    /// Returns the name of an op, without its arguments, because its rows may have different
-    /// arguments.
+    /// Returns the name of an op without its arguments, in which its rows may differ.
     fn name(&self, explained: &Explained) -> String {
         labels(self.profile, &explained.keys[..1]).concat()
     }
 
-    /// Returns the note below all sentences.
     fn ending(&self) -> Option<String> {
         let found = self.ops.iter().any(|one| !one.answer.findings.is_empty());
         found.then(|| "What goes with slow calls need not be why they are slow.".to_owned())

@@ -38,7 +38,6 @@ use crate::view::ranks::RankArgs;
 use crate::view::rights::Needs;
 use crate::whole::WholeFile;
 
-/// The names of the schemas of the JSON documents, each with its version.
 const EXPORT_SCHEMA: &str = "counterpoint.export/1";
 const TRACKS_SCHEMA: &str = "counterpoint.tracks/1";
 const COUNTS_SCHEMA: &str = "counterpoint.counts/1";
@@ -100,7 +99,7 @@ enum What {
 }
 
 impl What {
-    /// Returns the name of the document's schema, and the name of the field with the rows.
+    /// The name of the document's schema, and the name of the field with the rows.
     fn schema(self) -> (&'static str, &'static str) {
         match self {
             Self::Calls => (EXPORT_SCHEMA, "calls"),
@@ -130,7 +129,6 @@ enum ExportFormat {
 }
 
 impl ExportFormat {
-    /// Returns the format's name on the command line.
     fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
@@ -192,7 +190,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The rows to write: calls, samples, counts or loops.
 struct Rows<'a> {
     what: What,
     profile: &'a Profile,
@@ -204,8 +201,7 @@ struct Rows<'a> {
     batches: &'a mut dyn Iterator<Item = Result<RecordBatch, ArrowError>>,
 }
 
-/// Writes the rows that the arguments ask for. Returns all losses of the profile, and the number of
-/// rows.
+/// Returns the losses of the profile and the number of rows.
 fn write(
     out: &mut (impl Write + Send),
     profile: &Profile,
@@ -280,7 +276,6 @@ fn rows_of(batch: &Result<RecordBatch, ArrowError>) -> u64 {
     batch.as_ref().map_or(0, |batch| batch.num_rows() as u64)
 }
 
-/// Returns a filter for the calls of ops whose name matches `glob`.
 fn calls_like<'a>(profile: &'a Profile, glob: &'a str) -> profile::batch::Chooser<'a> {
     let wanted: Vec<bool> =
         profile.ops.all().iter().map(|op| profile::demangle::matches(glob, &op.name)).collect();
@@ -298,7 +293,7 @@ fn rows(out: &mut (impl Write + Send), rows: Rows<'_>, args: &Args) -> io::Resul
         ExportFormat::Csv => csv(out, &mut rows),
         ExportFormat::Json => json(out, &mut rows),
         ExportFormat::Parquet => parquet::write(out, &mut rows),
-        // `stacks.rs` writes these formats, which contain stacks and no rows.
+        // These formats contain no rows: `stacks.rs` writes them.
         ExportFormat::Pprof | ExportFormat::Folded | ExportFormat::Speedscope => Ok(()),
     }
 }
@@ -314,7 +309,6 @@ fn csv(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// If long texts were cut, prints a note that also says which format contains them in full.
 fn say_cut(texts: &Texts) {
     if texts.were_cut {
         let (longest, all) = (lines::LONG, lines::MOST_OF_LONG >> 20);
@@ -346,7 +340,7 @@ fn json(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Extracts the I/O error from an Arrow error, so that callers can recognise a broken pipe.
+/// Callers recognise a broken pipe by the I/O error.
 fn io_error(error: ArrowError) -> io::Error {
     match error {
         ArrowError::IoError(_, io) => io,

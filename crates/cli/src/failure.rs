@@ -1,5 +1,5 @@
-//! The error with which a command fails. It has one line for each problem, and then lines with
-//! advice. The line of a problem says what failed, on what and why.
+//! The error with which a command fails: a line for each problem, then lines with advice. The line
+//! of a problem says what failed, on what and why.
 
 use std::fmt::Display;
 use std::io;
@@ -7,8 +7,7 @@ use std::process::ExitCode;
 
 use crate::terminal::say;
 
-/// An error that ends the command. Only this type contains advice; the errors of other crates have
-/// none.
+/// Only this type contains advice; the errors of other crates have none.
 #[derive(Debug)]
 pub struct Failure {
     messages: Vec<String>,
@@ -18,18 +17,16 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Makes a failure without advice.
     pub fn new(message: impl Display) -> Self {
         Self::several([message])
     }
 
-    /// Makes a failure with several messages, which are printed one per line.
+    /// The messages are printed one per line.
     pub fn several<M: Display>(messages: impl IntoIterator<Item = M>) -> Self {
         let messages = messages.into_iter().map(|message| message.to_string()).collect();
         Self { messages, hints: Vec::new(), quiet: false, code: 2 }
     }
 
-    /// Returns the messages, without the advice.
     pub fn messages(&self) -> &[String] {
         &self.messages
     }
@@ -42,13 +39,12 @@ impl Failure {
         }
     }
 
-    /// Returns the same failure with one hint that says what to type or change. The hint replaces
-    /// earlier hints.
+    /// Sets one hint, which says what to type or change, and replaces earlier hints.
     pub fn hint(self, hint: impl Display) -> Self {
         self.hints([hint])
     }
 
-    /// Returns the same failure with this advice. If `advice` is `None`, earlier hints are kept.
+    /// Like [`Self::hint`]; `None` keeps earlier hints.
     pub fn advise(self, advice: Option<String>) -> Self {
         match advice {
             Some(advice) => self.hint(advice),
@@ -56,20 +52,20 @@ impl Failure {
         }
     }
 
-    /// Returns the same failure with several hints, which replace earlier hints.
+    /// Sets several hints, which replace earlier hints.
     pub fn hints<H: Display>(mut self, hints: impl IntoIterator<Item = H>) -> Self {
         self.hints = hints.into_iter().map(|hint| hint.to_string()).collect();
         self
     }
 
-    /// Returns the same failure with an exit code other than 2.
+    /// Sets an exit code other than 2.
     pub fn exit_code(mut self, code: u8) -> Self {
         self.code = code;
         self
     }
 
-    /// Prints the failure on stderr and returns its exit code. Prints nothing and returns 0 if the
-    /// command failed because the reader of stdout closed the pipe.
+    /// Prints the failure on stderr and returns its exit code. A closed pipe of stdout prints
+    /// nothing and returns 0.
     pub fn report(self) -> ExitCode {
         if self.quiet {
             return ExitCode::SUCCESS;

@@ -3,8 +3,8 @@
 //! A Rust program changes some state that its child would otherwise inherit. Rust's runtime ignores
 //! SIGPIPE and opens `/dev/null` for standard streams that were closed. Counterpoint changes the
 //! action of SIGCHLD to wait for the program, ignores SIGXFSZ, and raises `RLIMIT_FSIZE` for the
-//! recorder's files. This file stores the original state, and restores it in the child process
-//! before that executes the program.
+//! recorder's files. This file restores the original state in the child process before that
+//! executes the program.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,8 +13,8 @@ use record::pool::Layout;
 
 use crate::failure::Failure;
 
-/// The disposition of SIGPIPE before Rust's runtime started, and whether the standard streams 0 to
-/// 2 were closed then.
+/// Before Rust's runtime started: the disposition of SIGPIPE, and which standard streams were
+/// closed.
 static ON_BROKEN_PIPE: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
@@ -43,15 +43,13 @@ extern "C" fn note(count: c_int, words: *const *const c_char, _environment: *con
     }
 }
 
-/// Prevents Rust's runtime from preparing its message about stack overflows before `main`. For this
-/// preparation, glibc reads and parses `/proc/self/maps`, which takes 60 µs. The runtime skips the
-/// preparation if SIGSEGV and SIGBUS already have handlers. This handler lets the signal end this
-/// process, as if there were no handler. The profiled program does not inherit the handler, because
-/// `execve` resets handled signals.
+/// Prevents Rust's runtime from preparing its message about stack overflows before `main`. To
+/// prepare it, glibc reads and parses `/proc/self/maps`, which takes 60 µs. Handlers for SIGSEGV
+/// and SIGBUS make the runtime skip that. The profiled program does not inherit the handlers,
+/// because `execve` resets handled signals.
 fn go_without_stack_overflow_message() {
     extern "C" fn end(signal: c_int) {
-        // When the handler returns, the faulting instruction is executed again, and the signal ends
-        // this process.
+        // Afterwards, the faulting instruction is executed again, and the signal ends this process.
         // SAFETY: `signal` is async-signal-safe, and SIG_DFL is not a handler function.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
@@ -68,7 +66,6 @@ fn go_without_stack_overflow_message() {
     }
 }
 
-/// The state that the child process restores before it executes the program.
 #[derive(Clone, Copy)]
 pub struct Inherited {
     file_size: libc::rlimit,
@@ -88,9 +85,9 @@ pub fn allow_many_files() {
     }
 }
 
-/// Prepares this process for recording and waiting. Raises the soft limit on file sizes to the hard
-/// limit, turns SIGXFSZ off, so that a write above that limit is an error, and lets this process
-/// wait for its children. `pool` is the layout of the pool that will be made.
+/// Raises the soft limit on file sizes to the hard limit, makes a write above it an error (no
+/// SIGXFSZ), and lets this process wait for its children. `pool` is the layout of the pool that
+/// will be made.
 pub fn prepare_process(pool: Layout) -> Result<Inherited, Failure> {
     let mut file_size = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `file_size` outlives the call.
@@ -116,13 +113,12 @@ pub fn prepare_process(pool: Layout) -> Result<Inherited, Failure> {
 }
 
 impl Inherited {
-    /// Returns the size in bytes of the largest file that the profiled program may write.
+    /// The size in bytes of the largest file that the profiled program may write.
     pub fn longest_file(&self) -> u64 {
         self.file_size.rlim_cur
     }
 
-    /// Restores the original state in the child process that will execute the program. Makes only
-    /// system calls.
+    /// Restores the original state in the child process. Makes only system calls.
     pub fn restore(&self) {
         // SAFETY: `file_size` outlives the call.
         unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &self.file_size) };

@@ -1,8 +1,7 @@
-//! Opens the files that a command reads. A path names the file, and `-` means standard input.
+//! Opens the files that a command reads; `-` means standard input.
 //!
-//! Some files are read several times, but a pipe, a FIFO or a device can be read only once.
-//! Therefore the contents of a pipe, FIFO or device are first copied into an unnamed file in the
-//! directory for temporary files.
+//! Some files are read several times, which a pipe, a FIFO or a device does not allow. Their
+//! contents are first copied into an unnamed temporary file.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek};
@@ -16,7 +15,6 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use crate::failure::Failure;
 use crate::terminal::progress;
 
-/// The name for `-` in messages.
 const STANDARD_INPUT: &str = "standard input";
 
 /// A file that can be read from its beginning any number of times.
@@ -28,7 +26,6 @@ pub struct Input {
     from: u64,
 }
 
-/// A reader of an [`Input`], starting at its beginning.
 #[derive(Debug)]
 pub struct Reading {
     file: Arc<File>,
@@ -36,7 +33,6 @@ pub struct Reading {
 }
 
 impl Input {
-    /// Opens the file at `path`.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let name = name(path);
         let failed = |e: io::Error| Failure::new(format!("open {name}: {e}"));
@@ -53,17 +49,15 @@ impl Input {
         Ok(Self { name, file: Arc::new(file), from })
     }
 
-    /// Returns the name of the file for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns how many bytes the file has after the offset at which the data begins.
+    /// Returns the number of bytes from the beginning of the data.
     pub fn bytes(&self) -> u64 {
         self.file.metadata().map_or(0, |found| found.len().saturating_sub(self.from))
     }
 
-    /// Returns a reader that starts at the beginning of the data.
     pub fn read(&self) -> Reading {
         Reading { file: self.file.clone(), at: self.from }
     }
@@ -83,13 +77,12 @@ pub fn name(path: &Path) -> String {
     if is_standard(path) { STANDARD_INPUT.to_owned() } else { path.display().to_string() }
 }
 
-/// Whether `path` means standard input.
 pub fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Returns an error if several of the paths name standard input, because the second reader would
-/// find nothing to read.
+/// Returns an error if several paths name standard input, because the second reader would find
+/// nothing.
 pub fn at_most_one_standard<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
     match paths.into_iter().filter(|path| is_standard(path)).count() {
         0 | 1 => Ok(()),
@@ -104,14 +97,12 @@ pub fn once(path: &Path) -> io::Result<File> {
         false => File::open(path)?,
     };
     match file.metadata()?.is_dir() {
-        // Users easily name a profile, which is a directory, where a trace is expected. The error
-        // says what the directory is.
+        // Users easily name a profile, which is a directory, where a trace is expected.
         true => Err(io::Error::new(ErrorKind::IsADirectory, trace::kind::of_directory(path))),
         false => Ok(file),
     }
 }
 
-/// Copies the contents of `from` into an unnamed file.
 fn copy(mut from: File) -> io::Result<File> {
     let place = std::env::temp_dir();
     let unnamed = File::options()

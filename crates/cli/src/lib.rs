@@ -1,7 +1,5 @@
-//! The command line of `counterpoint`. Hints about errors, and the texts around tables, are only in
-//! this crate. The explanations of losses are in `model`. This crate is
-//! linked into two programs: the program of `main.rs` has all commands, and the program of
-//! `bin/counterpoint-start.rs` has only `run`.
+//! The command line of `counterpoint`. This crate is linked into two programs: that of `main.rs`
+//! has all commands, and that of `bin/counterpoint-start.rs` has only `run`.
 //!
 //! Each command has a module with `Args` and a `main` that returns the exit code. Data goes to
 //! stdout, and messages go to stderr with the prefix `counterpoint:`. Both go through
@@ -172,8 +170,8 @@ pub fn main(build: Option<&str>) -> ExitCode {
         && has_defaults
         && let Err(failure) = config::load()
     {
-        // For a view (such as `report`), the configuration files change only its appearance. So a
-        // view is shown even if there is an error in a file.
+        // The files only change the appearance of a view, so it is shown even if there is an error
+        // in a file.
         terminal::say!("{}; no settings are used", failure.messages().join("; "));
     }
     // A variable of the environment comes before the files.
@@ -231,7 +229,7 @@ fn short_for_json(words: &[std::ffi::OsString]) -> Option<usize> {
 }
 
 impl Command {
-    /// Whether the command prints text for people to read, which may be longer than a screen.
+    /// Whether the command prints text for people, which may be longer than a screen.
     fn is_view(&self) -> bool {
         match self {
             Self::Report(_) | Self::Ops(_) | Self::Stats(_) | Self::Diff(_) => true,
@@ -303,9 +301,8 @@ fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
     }
 }
 
-/// Returns the arguments of `run`, if the command is `run` and its arguments are valid. This
-/// function does not construct the parser for the options of all other commands, because that takes
-/// 0.1 ms and would delay the user's program.
+/// Returns the arguments of `run`, if the command is `run` and its arguments are valid. The parser
+/// for all commands is not made, because that takes 0.1 ms and would delay the user's program.
 fn run_alone() -> Option<run::Args> {
     let mut words = std::env::args_os().skip(1).peekable();
     if words.peek()? != "run" {
@@ -330,8 +327,7 @@ fn usage(mut error: clap::Error) -> ExitCode {
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
         _ => {
-            // A line break inside an argument is replaced, because it must not look like a line
-            // break of the message.
+            // A line break inside an argument must not look like one of the message.
             let typed: Vec<_> =
                 error.context().map(|(kind, value)| (kind, value.clone())).collect();
             for (kind, value) in typed {

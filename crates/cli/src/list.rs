@@ -39,7 +39,7 @@ pub struct Args {
     width: Option<usize>,
 }
 
-/// A row of the table, which is also a row of `counterpoint.list/1` (docs/counters.md).
+/// A row of the table and of `counterpoint.list/1` (docs/counters.md).
 #[derive(Serialize)]
 struct Row {
     name: String,
@@ -101,11 +101,11 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints why there are no rows. If the pattern was meant as a name, prints what is wrong with it,
-/// or which names are similar.
+/// Prints why there are no rows. A pattern that was meant as a name gets the error about the name,
+/// or similar names.
 fn say_why(resolver: &Resolver, pattern: &str, machine: &Machine) {
     let error = match resolver.resolve(pattern) {
-        // If the user typed a pattern, an error about the syntax of counter lists would not help.
+        // An error about the syntax of counter lists would not help about a pattern.
         Err(error) if is_unknown(&error) || !pattern.contains(['*', '?', ' ']) => Some(error),
         _ => None,
     };
@@ -113,7 +113,7 @@ fn say_why(resolver: &Resolver, pattern: &str, machine: &Machine) {
         Some(error) if !is_unknown(error) => say!("{}", error.kind),
         _ => say!("no counter matches {pattern:?}"),
     }
-    // A hint to type `counterpoint list` does not help, because the user has just typed it.
+    // The user has just typed `counterpoint list`, so a hint to type it does not help.
     let hint = error.and_then(|error| advice::for_name(&error, machine));
     if let Some(hint) = hint.filter(|hint| !hint.starts_with("counterpoint list")) {
         say!("hint: {hint}");

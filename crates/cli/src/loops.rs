@@ -34,7 +34,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 }
 
 impl Args {
-    /// Whether the command prints text for people to read.
     pub fn is_view(&self) -> bool {
         matches!(self.command, Command::Report(_))
     }

@@ -10,8 +10,8 @@ use crate::terminal::say;
 /// The number of names that are shown if no name is similar.
 const FEW: usize = 8;
 
-/// Prints on stderr that no op matches `glob`, and which ops the profile contains. `option` is the
-/// option that the user typed, for example `--op`.
+/// Prints that no op matches `glob`, with a hint. `option` is the option that the user typed, for
+/// example `--op`.
 pub fn no_op(profile: &Profile, option: &str, glob: &str) {
     say!("{option} {glob}: no op of this profile matches");
     let names: BTreeSet<&str> = profile.ops.all().iter().map(|op| op.name.as_str()).collect();

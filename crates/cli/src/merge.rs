@@ -8,9 +8,8 @@
 //!                                         OUT.cpt
 //! ```
 //!
-//! The contents of the profiles may come from somebody else. Therefore a thread reads and copies
-//! them that may only read the profiles and write to the new directory. [`profile::merged`]
-//! describes how the result is read.
+//! The contents of the profiles may come from somebody else. Therefore a thread without other
+//! rights reads and copies them. [`profile::merged`] describes how the result is read.
 
 mod datasets;
 
@@ -107,9 +106,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The result of [`merge`], in words.
 struct Done {
-    /// A line for each profile. It says how the profile's clock was aligned.
+    /// For each profile, how its clock was aligned.
     lines: Vec<String>,
     contents: String,
 }
@@ -135,7 +133,7 @@ fn merge(inputs: &[(&Path, Dir)], stage: &Path) -> Result<Done, Failure> {
     }
     drop(copying);
     manifest.write_in(&root).map_err(Failure::new)?;
-    // Check the copy by opening it in the same way as readers will open it.
+    // Check the copy by opening it.
     let merged = Profile::open_at(&root).map_err(Failure::new)?;
     let before: u64 = found.iter().map(|one| one.profile.calls()).sum();
     if merged.calls() != before {
@@ -156,8 +154,8 @@ fn merge(inputs: &[(&Path, Dir)], stage: &Path) -> Result<Done, Failure> {
     Ok(Done { lines, contents })
 }
 
-/// Opens the profiles. Instead of a profile that was itself merged, it returns the profiles of
-/// which that one was made. A profile that occurs twice is used once.
+/// Opens the profiles. A profile that was itself merged is replaced by its members. A profile that
+/// occurs twice is used once.
 fn find(inputs: &[(&Path, Dir)]) -> Result<Vec<Found>, Failure> {
     let mut found: Vec<Found> = Vec::new();
     let mut known: HashMap<String, String> = HashMap::new();
@@ -286,8 +284,8 @@ fn manifest(found: &[Found]) -> Result<Manifest, Failure> {
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
         merged: found.iter().map(|one| one.name.clone()).collect(),
         created_unix_ns: found.iter().map(|one| of(one).created_unix_ns).min().unwrap_or(0),
-        // Each of the merged profiles keeps these fields in its own manifest, because their values
-        // belong to a single recording.
+        // These fields belong to a single recording, and each member keeps them in its own
+        // manifest.
         counters: Vec::new(),
         snapshots: Vec::new(),
         watch: Vec::new(),
@@ -330,8 +328,7 @@ fn manifest(found: &[Found]) -> Result<Manifest, Failure> {
     Ok(all)
 }
 
-/// Returns the notes of all profiles. Equal notes are returned once. A note that only some profiles
-/// have begins with the names of these profiles.
+/// Joins the notes. A note that only some profiles have begins with their names.
 fn notes(found: &[Found]) -> Vec<String> {
     let mut all: Vec<(&str, Vec<String>)> = Vec::new();
     for one in found {
@@ -351,7 +348,6 @@ fn notes(found: &[Found]) -> Vec<String> {
     all.into_iter().map(text).collect()
 }
 
-/// Returns a text that says how the clock of a profile was aligned with that of the first profile.
 fn in_words(member: &Member, found: &Found) -> String {
     let rank = found.profile.label_of_recording();
     let host = Some(&member.host).filter(|host| !host.is_empty());

@@ -50,12 +50,11 @@ struct Asked {
     builtin: bool,
 }
 
-/// A profile may name at most this many metrics. A table has a cell for each metric in each row, so
-/// a few bytes of a manifest could otherwise make a table very large.
+/// A profile may name at most this many metrics. Otherwise, a few bytes of a manifest could make a
+/// table very large.
 const MOST_OF_PROFILE: usize = 256;
 
-/// Returns the metrics of a command line. Each metric is checked against the counters that the run
-/// will record.
+/// Returns the metrics of a command line, checked against the counters that the run will record.
 pub fn before_run(args: &MetricArgs, counters: &[CounterInfo]) -> Result<Vec<MetricInfo>, Failure> {
     let operands: Vec<Operand<'_>> = counters.iter().map(CounterInfo::operand).collect();
     if args.metric.iter().any(|text| text == BUILTIN) {
@@ -78,8 +77,8 @@ pub fn before_run(args: &MetricArgs, counters: &[CounterInfo]) -> Result<Vec<Met
     Ok(asked.iter().map(|asked| MetricInfo::from(&asked.metric)).collect())
 }
 
-/// Returns the metrics of a view of `profile`. If the manifest was edited, some of the profile's
-/// own metrics may be impossible to compute. Such a metric is left out, and a message says so.
+/// Returns the metrics of a view of `profile`. Metrics of the profile that cannot be computed,
+/// because its manifest was edited, are left out with a message.
 pub fn of_profile(
     args: &MetricArgs,
     profile: &Profile,
@@ -119,20 +118,17 @@ pub fn of_profile(
     Ok(all)
 }
 
-/// Returns the metrics for the table that has a row for each op and shapes of its inputs. This
-/// table has its own counters and shows only metrics that the user asked for.
+/// Returns the metrics for the table of ops with shapes, which has counters of its own.
 pub fn of_shapes(args: &MetricArgs) -> Result<Vec<Bound>, Failure> {
     of_operands(args, &SHAPE_COUNTERS)
 }
 
-/// Returns the metrics for a table that has the counters `operands` and shows only metrics that the
-/// user asked for.
+/// Returns the metrics that the user asked for, of the counters `operands`.
 pub fn of_operands(args: &MetricArgs, operands: &[Operand<'_>]) -> Result<Vec<Bound>, Failure> {
     bind_all(&asked(args, operands)?, operands)
 }
 
-/// Returns the metrics of the command line. Metrics from files come first, and then the metrics of
-/// `--metric`, both in the order of the options.
+/// Returns the metrics of files, and then those of `--metric`.
 fn asked(args: &MetricArgs, operands: &[Operand<'_>]) -> Result<Vec<Asked>, Failure> {
     let mut all: Vec<Asked> = Vec::new();
     for path in &args.metrics_file {
@@ -202,7 +198,7 @@ fn failure(from: &str, error: MetricError) -> Failure {
     Failure::new(format!("{from}: {error}")).advise(advice::for_metric(&error))
 }
 
-/// Names of columns in the tables of views. A metric must not have such a name.
+/// Names of columns in views, which a metric must not have.
 const COLUMNS: &[&str] = &[
     "op",
     "thread",
@@ -259,9 +255,8 @@ const COLUMNS: &[&str] = &[
     "duration",
 ];
 
-/// Returns which kind of thing already has the name `name`; `None` if a metric can have it. A
-/// metric and a column, or a metric and a counter, of the same name would be two columns of that
-/// name in a table.
+/// Returns what already has the name `name`, so that no table gets two columns of one name. `None`
+/// if a metric can have the name.
 fn taken(name: &str, operands: &[Operand<'_>]) -> Option<&'static str> {
     let made = ["_calls", "_per_call"].iter().any(|end| name.ends_with(end))
         || (name.starts_with("group") && name.ends_with("_ns"));

@@ -12,8 +12,7 @@
 /// }
 /// ```
 ///
-/// Objects are written member by member. No tree of `serde_json` values is built, so an integer can
-/// have more than 64 bits.
+/// No tree of `serde_json` values is built, so an integer can have more than 64 bits.
 macro_rules! object {
     (@ [$({ $(#[$attribute:meta])* $key:ident $kind:ty = $value:expr })*]) => {{
         #[allow(non_camel_case_types, reason = "each member is generic, and its type has its name")]

@@ -5,11 +5,10 @@ use profile::pools::{Lost, Orphan, orphans};
 
 use crate::terminal::say;
 
-/// If it is not known whether a pool's profile was deleted or moved away, the pool is removed when
-/// it is this old.
+/// A pool whose profile was deleted or moved away is removed when it is this old.
 const PATIENCE_S: u64 = 24 * 60 * 60;
 
-/// Whether the pool can be removed, because no recording or profile can need it.
+/// Whether no recording or profile can need the pool.
 fn is_over(orphan: &Orphan) -> bool {
     match orphan.state {
         Lost::Deleted | Lost::Unfinished | Lost::Damaged => true,
@@ -19,16 +18,16 @@ fn is_over(orphan: &Orphan) -> bool {
     }
 }
 
-/// Removes the pools that no recording or profile can need, without a message. Counterpoint made
-/// these pools, so it does not ask the user. If a pool cannot be removed, `doctor` shows it.
+/// Removes the pools that no recording or profile can need, without a message: Counterpoint made
+/// them. If a pool cannot be removed, `doctor` shows it.
 pub fn remove_old() {
     for orphan in orphans().into_iter().filter(is_over) {
         let _ = orphan.remove();
     }
 }
 
-/// Removes the pools that no recording or profile can need, or all orphaned pools with `all`.
-/// Prints a line about each removed pool. Returns how many orphaned pools are left.
+/// Removes the pools that no recording or profile can need, or all orphaned pools with `all`. Says
+/// what was removed. Returns how many orphaned pools are left.
 pub fn remove(all: bool) -> usize {
     let mut left = 0;
     for orphan in orphans() {
@@ -49,7 +48,6 @@ pub fn remove(all: bool) -> usize {
     left
 }
 
-/// Returns which pool this is, and why it still exists.
 pub fn describe(orphan: &Orphan) -> String {
     let path = orphan.profile.as_ref().map(|path| path.display().to_string());
     let path = path.unwrap_or_else(|| "a profile".to_owned());

@@ -27,7 +27,6 @@ impl From<Format> for Kind {
     }
 }
 
-/// Parses the value of an option that takes milliseconds.
 pub fn milliseconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(ms) if ms >= 0.0 && ms.is_finite() => Ok(ms),
@@ -35,7 +34,7 @@ pub fn milliseconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Parses the value of an option that takes a number of bytes: 65536, 512K, 128M, 2G.
+/// Parses a number of bytes: 65536, 512K, 128M, 2G.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let units = [("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("", 1)];
     let upper = text.trim().to_ascii_uppercase();
@@ -48,7 +47,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses the value of an option that takes a time with its unit. Returns nanoseconds.
+/// Parses a time with its unit. Returns nanoseconds.
 pub fn time(text: &str) -> Result<u64, String> {
     let units = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
     let parsed = units.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns)));

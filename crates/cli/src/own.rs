@@ -10,9 +10,8 @@
 //! The kernel reads the values of a group during the system call. So at the start of a call, a
 //! group also counts the rest of its own `read` and the reads of all later groups. At the end of
 //! the call, it counts the reads of all earlier groups and the first part of its own `read`. In
-//! total, each call adds one read per group, both for tracepoints at the entry of a system call and
-//! for tracepoints at its exit. The recorded values are those of the kernel. The profile records
-//! what an empty call counts, and `report` subtracts it.
+//! total, each call adds one read per group, for tracepoints at the entry and at the exit of a
+//! system call. The profile has what an empty call counts, and `report` subtracts it.
 
 use model::{Counter, Source};
 
@@ -24,7 +23,6 @@ const OF_READ: [&str; 4] = [
     "syscalls:sys_exit_read",
 ];
 
-/// Returns a sentence about each per-thread counter that also counts the recorder's system calls.
 pub fn notes(counters: &[Counter]) -> Vec<String> {
     let mut groups: Vec<u16> = counters.iter().map(|counter| counter.group).collect();
     groups.sort_unstable();

@@ -8,10 +8,9 @@
 //!                        app/*.js, page.css, page.html ─┘
 //! ```
 //!
-//! The page shows numbers in tables as the texts that the report prints. Beside such a text, the
-//! page may get the number itself, to sort by it. Pictures are drawn from bins and points in time,
-//! which the report does not print. `app/data.js` describes the data that the page's JavaScript
-//! gets, and `data.rs` has the same structures in Rust.
+//! The page shows numbers in tables as the texts that the report prints, and may also get the
+//! numbers for sorting. `app/data.js` describes the data that the page's JavaScript gets, and
+//! `data.rs` has the same structures in Rust.
 
 mod assemble;
 pub mod compare;
@@ -52,42 +51,35 @@ pub use explained::Explained;
 pub use roofline::{NEAR, Roofline};
 pub use tables::{LOOPS_SORT, columns_of};
 
-/// The page has details of at most this many ops, those with the most self time.
+/// The page has details of the ops with the most self time, at most this many.
 const DETAILED: usize = 200;
-/// A table on the page has at most this many rows.
 const ROWS: usize = 2_000;
 
 pub struct Wanted<'a> {
     pub overview: &'a Overview<'a>,
-    /// The forms of the report (its tables). The first form shows ops.
+    /// The first form shows ops.
     pub forms: Vec<Form>,
     pub loops: &'a Loops<'a>,
-    /// The chart for the form of [`Group::Roofline`].
     pub roofline: Option<Roofline>,
     pub trace: Option<TraceOut>,
 }
 
-/// A form of the report: one table with its title and its notes.
 pub struct Form {
     pub id: String,
     pub title: String,
     pub group: Group,
     pub table: Table,
-    /// The column by which the table is sorted.
     pub sort: String,
-    /// If the rows are a tree: for each row, the index of its parent.
+    /// The index of each row's parent, if the table is a tree.
     pub parents: Option<Vec<Option<usize>>>,
-    /// The op of each row; `None` for a row that is not about an op. The list is empty if no row is
-    /// about an op.
+    /// The op of each row. Empty if no row is about an op.
     pub keys: Vec<Option<Key>>,
-    /// Sentences above the table.
     pub lead: Vec<String>,
-    /// The lines below the table that explain it, without those that explain marks in its cells.
+    /// The lines below the table.
     pub explained: Vec<Explained>,
 }
 
 impl Form {
-    /// Makes a form with a table that is sorted by `total`.
     pub fn new(id: &str, title: &str, group: Group, table: Table) -> Self {
         Self {
             id: id.to_owned(),
@@ -103,7 +95,6 @@ impl Form {
     }
 }
 
-/// The part of the page that shows a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     Ops,
@@ -123,7 +114,7 @@ impl Group {
     }
 }
 
-/// Describes the exported trace of `report --trace`, to which the page refers.
+/// Describes the exported trace of `report --trace`.
 ///
 /// # Errors
 /// Returns an error if the extension of the file name does not belong to a trace format.
@@ -149,17 +140,15 @@ pub fn write(path: &Path, wanted: &Wanted<'_>) -> Result<(), Failure> {
 
 /// The text above the tables of a page that is not made from a profile.
 pub struct About {
-    /// The program that was recorded, for the title.
     pub program: String,
     pub about: String,
-    /// The most important findings, in words.
     pub sentences: Vec<String>,
     pub warnings: Vec<String>,
-    /// Facts about the recording: a label and a text for each.
+    /// A label and a text for each fact.
     pub recording: Vec<(String, String)>,
 }
 
-/// Writes the page of a dataset, which has only tables.
+/// The page of a dataset has tables only.
 pub fn write_tables(path: &Path, of: About, forms: &[Form]) -> Result<(), Failure> {
     let head = Head {
         schema: data::SCHEMA,
@@ -192,8 +181,7 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
     let summary = overview.summary;
     let keys = detailed(overview);
     let room = encode::room(summary.rows.len().min(ROWS), keys.len());
-    // One thread makes most of the timeline. Meanwhile, this thread collects the details of ops,
-    // which do not depend on the timeline.
+    // The details of ops do not depend on the timeline.
     let (timeline, found) = std::thread::scope(|scope| {
         let timeline = scope.spawn(|| timeline::read(profile, room));
         let found = ops::find(profile, summary.raw, &keys);
@@ -214,7 +202,7 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
         _ => lines(overview, true).into_iter().chain(held_back::most(overview)).collect(),
     };
     all.extend(of_loops);
-    // Leave out tables without rows, for example the table of ops if there was no call.
+    // A page without calls has no table of ops.
     all.retain(|table| !table.rows.is_empty());
     let (listings, listings_about) = listings::of(wanted.loops);
     let head = Head {
@@ -252,16 +240,14 @@ fn assembled(head: &Head, calls: &[u8]) -> Result<String, Failure> {
     Ok(assemble::page(&title, &[("head", &head), ("timeline", calls)]))
 }
 
-/// Returns some of the lines that a report has above its table: with `in_words` those that are
-/// sentences, otherwise those that begin with a label.
+/// `in_words` chooses the lines that are sentences, instead of those that begin with a label.
 fn lines(overview: &Overview<'_>, in_words: bool) -> Vec<String> {
     let all = head::lines(overview).into_iter();
     let wanted = all.filter(|(label, _)| label.is_empty() == in_words);
     wanted.map(|(label, text)| if in_words { text } else { format!("{label}: {text}") }).collect()
 }
 
-/// Returns the first sentences of a page without any recorded call. They describe the loops, or
-/// else the likely reasons why there is no call.
+/// Sentences about the loops, or else the likely reasons why there is no call.
 fn without_calls(overview: &Overview<'_>, of_loops: &[TableOut]) -> Vec<String> {
     let loops: Vec<String> =
         of_loops.iter().filter_map(|table| table.lead.first().cloned()).collect();
@@ -280,7 +266,7 @@ fn about(overview: &Overview<'_>) -> String {
     if host.is_empty() { calls } else { format!("{calls} · {host}") }
 }
 
-/// Returns the ops for which the page has details. They are the ops with the most self time.
+/// The ops with the most self time.
 fn detailed(overview: &Overview<'_>) -> Vec<Key> {
     let is_op = |key: &Key| matches!(key, Key::Op(_) | Key::Unknown(..));
     let mut rows: Vec<_> = overview.summary.rows.iter().filter(|row| is_op(&row.key)).collect();

@@ -1,17 +1,13 @@
 //! Starts a pager for views, as git does.
 //!
-//! If stdout is a terminal, the view is written into a pipe to the pager. The variable
-//! `COUNTERPOINT_PAGER` names the pager, or else `PAGER`, or else the user's `counterpoint.toml`;
-//! otherwise, `less` is used if it is installed and `TERM` is set and not `dumb`. An empty name or
-//! `cat` means no pager. A shell starts the pager, so the variable may contain arguments. The
-//! variable `LESS` is set to `FRX` unless it already has a value. Then `less` ends at once if the
-//! text fits on the screen, shows colours, and leaves the text on the screen.
+//! The pager is named by `COUNTERPOINT_PAGER`, or else `PAGER`, or else the user's own
+//! `counterpoint.toml` (not a project's). Otherwise it is `less`, if that is installed and `TERM`
+//! is set and not `dumb`. An empty name or `cat` means no pager. A shell starts the pager, so its
+//! name may contain arguments.
 //!
-//! The view is still written as for a terminal ([`terminal::is_paged`]), so `less -R` gets no
-//! escape sequences except those that Counterpoint writes itself.
-//!
-//! Only the user's environment or the user's own `counterpoint.toml` can name the pager; the
-//! `counterpoint.toml` of a project cannot.
+//! `LESS` is set to `FRX` unless it has a value: `less` ends at once if the text fits on the
+//! screen, shows colours, and leaves the text there. The view is written as for a terminal
+//! ([`terminal::is_paged`]), so `less -R` gets no escape sequences from recorded names.
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -24,13 +20,12 @@ use crate::terminal::{self, say};
 /// With these options, the view is written to a file, so no pager is started.
 const NOT_READ: [&str; 2] = ["--html", "--output"];
 
-/// A pager that is running.
 pub struct Pager {
     child: Child,
     name: String,
 }
 
-/// The process id of the pager, for the handler of SIGINT; 0 without a pager.
+/// The process id of the pager for the handler of SIGINT, or 0.
 static PAGER: AtomicI32 = AtomicI32::new(0);
 
 /// Starts the pager and connects stdout to it. Returns `None` if no pager is used.
@@ -46,7 +41,6 @@ pub fn begin() -> Option<Pager> {
     if std::env::args_os().skip(1).any(goes_elsewhere) {
         return None;
     }
-    // The environment takes precedence over the user's configuration file.
     let variable = |name: &str| {
         let set = || config::text(Key::Pager).filter(|_| name == "PAGER").map(str::to_owned);
         std::env::var(name).ok().or_else(set)
@@ -69,9 +63,9 @@ pub fn begin() -> Option<Pager> {
     }
     terminal::is_paged(columns);
     PAGER.store(child.id().cast_signed(), Ordering::SeqCst);
-    // The terminal sends SIGINT to the pager and to this process. The pager does not end, because
-    // the signal is one of its commands, and it still needs the output of this process. So the
-    // signal ends both processes only if nothing has been written yet.
+    // The terminal sends SIGINT to the pager and to this process. The pager takes it as one of its
+    // commands, and still needs the output of this process. So the signal ends both only if nothing
+    // has been written yet.
     extern "C" fn interrupted(signal: libc::c_int) {
         if terminal::has_begun() {
             return;
@@ -89,8 +83,8 @@ pub fn begin() -> Option<Pager> {
     Some(Pager { child, name })
 }
 
-/// Returns the pager's command; `None` for no pager. `variable` reads the environment (for `PAGER`,
-/// also the user's configuration), and `is_installed` says whether there is a program of this name.
+/// Returns the pager's command; `None` for no pager. `variable` reads the environment and, for
+/// `PAGER`, the user's configuration.
 fn chosen(
     variable: &dyn Fn(&str) -> Option<String>,
     is_installed: impl Fn(&str) -> bool,
@@ -113,8 +107,8 @@ fn is_installed(program: &str) -> bool {
 }
 
 impl Pager {
-    /// Closes the pipe to the pager, and waits until the pager has ended. Returns the exit status
-    /// for this process: `code`, or 2 if the pager could not be started.
+    /// Closes the pipe, and waits until the pager has ended. Returns `code`, or 2 if the pager
+    /// could not be started.
     pub fn end(mut self, code: ExitCode) -> ExitCode {
         let _ = std::io::stdout().flush();
         if let Ok(nothing) = std::fs::File::open("/dev/null") {
@@ -129,7 +123,7 @@ impl Pager {
         let status = self.child.wait();
         PAGER.store(0, Ordering::SeqCst);
         match status {
-            // These are the shell's statuses for a program that is not executable or not found.
+            // A program that is not executable or not found.
             Ok(status) if matches!(status.code(), Some(126 | 127)) => {
                 say!("the pager {} cannot be started; --no-pager prints without one", self.name);
                 ExitCode::from(2)

@@ -2,9 +2,8 @@
 //! interface) without a program to profile, and controls those of a recording (`control.rs`).
 //!
 //! A plugin is somebody else's code, so it is never loaded into this process. A child process loads
-//! it (`plugin/child.rs`), and writes its results to a pipe. If the child crashes, this process
-//! knows which plugin it had loaded, and continues. `plugin/answer.rs` describes how this process
-//! is protected from a child.
+//! it (`plugin/child.rs`). If the child crashes, this process knows which plugin it had loaded, and
+//! continues.
 //!
 //! ```text
 //!  list, check, run ── a child for each file ── plugin_host ── the plugin
@@ -66,7 +65,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Returns the name of a file for messages.
 fn shown(file: &Path) -> String {
     file.display().to_string()
 }

@@ -1,5 +1,4 @@
-//! Finds the profiler plugins that the user names. A plugin is named by its file, by a directory,
-//! or by the name of a plugin that comes with Counterpoint.
+//! Finds the profiler plugins that the user names.
 //!
 //! The plugins that come with Counterpoint are the files `../lib/counterpoint/plugins/NAME.so`,
 //! relative to the program's directory. `cargo xtask dist` puts them there (`PLUGINS` in
@@ -12,13 +11,12 @@ use plugin_host::fit;
 use crate::failure::Failure;
 use crate::terminal::say;
 
-/// The environment variable that names a directory of plugins. Programs that use Kineto read it,
-/// too.
+/// The variable that names a directory of plugins. Programs that use Kineto read it, too.
 pub const DIRECTORY_VARIABLE: &str = "KINETO_PLUGIN_LIB_DIR_PATH";
 
-/// Returns the plugin files that `words` name, in the order of the words. A word is a file, a
-/// directory (which means all plugins in it), or the name of a plugin that comes with Counterpoint.
-/// A path that exists is never treated as a name.
+/// Returns the plugin files that `words` name, in their order. A word is a file, a directory (which
+/// means all plugins in it), or the name of a plugin that comes with Counterpoint. A path that
+/// exists is never treated as a name.
 ///
 /// # Errors
 /// Returns an error if a word is none of these, or if a directory has no plugins or cannot be read.
@@ -33,12 +31,11 @@ pub fn files(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(all)
 }
 
-/// Like [`files`], but if there are no words, returns the plugins of the directory in
+/// Like [`files`], but without words, returns the plugins of the directory in
 /// `KINETO_PLUGIN_LIB_DIR_PATH`.
 ///
 /// # Errors
-/// Returns the errors of [`files`]. It is also an error if there are no words and the variable is
-/// not set.
+/// Fails like [`files`], and if there are neither words nor the variable.
 pub fn files_or_variable(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     if !words.is_empty() {
         return files(words);
@@ -49,12 +46,11 @@ pub fn files_or_variable(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     }
 }
 
-/// Like [`files`], but if there are no words, returns all plugins that can be used without naming a
-/// file: the plugins in the directory of `KINETO_PLUGIN_LIB_DIR_PATH`, and the plugins that come
-/// with Counterpoint.
+/// Like [`files`], but without words, returns the plugins in the directory of
+/// `KINETO_PLUGIN_LIB_DIR_PATH`, and those that come with Counterpoint.
 ///
 /// # Errors
-/// Returns the errors of [`files`]. It is also an error if there are no words and no such plugins.
+/// Fails like [`files`], and if there are neither words nor plugins.
 pub fn files_or_all(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     if !words.is_empty() {
         return files(words);
@@ -80,7 +76,6 @@ fn all_shipped(directory: Option<&Path>) -> Vec<PathBuf> {
     directory.and_then(|directory| plugin_host::discover(directory).ok()).unwrap_or_default()
 }
 
-/// Returns the names of the plugins that come with Counterpoint.
 fn shipped_names() -> Vec<String> {
     all_shipped(shipped_directory().as_deref())
         .iter()
@@ -88,7 +83,6 @@ fn shipped_names() -> Vec<String> {
         .collect()
 }
 
-/// Returns the file of the plugin with the name `word` that comes with Counterpoint.
 fn shipped(word: &Path, directory: Option<&Path>) -> Option<PathBuf> {
     let is_name = word.components().count() == 1 && word.extension().is_none() && !word.exists();
     let file = directory?.join(word).with_extension("so");
@@ -113,9 +107,9 @@ fn at_path(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// Returns an error if the file is not a regular file. If the user is root and others can change
-/// the file, a message says so, or it is an error (see [`fit::exposed_to_others`]), because a
-/// plugin runs with the rights of the program.
+/// Refuses a file that is not regular. If others can change the file of a plugin that root loads, a
+/// message says so, or it is an error (see [`fit::exposed_to_others`]): a plugin runs with the
+/// rights of the program.
 fn check(file: &Path, of_directory: bool) -> Result<(), Failure> {
     let plugin = format!("plugin {}", file.display());
     fit::plain(file).map_err(|why| Failure::new(format!("{plugin}: {why}")))?;

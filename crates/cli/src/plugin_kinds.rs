@@ -18,8 +18,7 @@ pub fn name(number: u32, declared: &[(String, u32)]) -> String {
 }
 
 /// Returns the numbers of the published types that a list of words names. A generic word
-/// (`runtime`, `kernel`, `counter`) means all types of that kind. Any other word means its own
-/// type.
+/// (`runtime`, `kernel`, `counter`) means all types of that kind. Another word means its own type.
 pub fn parse(list: &str) -> Result<Vec<u32>, Failure> {
     let registry = Registry::new();
     let labels = registry.parse_list(list).map_err(|unknown| {
@@ -53,8 +52,7 @@ pub fn parse(list: &str) -> Result<Vec<u32>, Failure> {
     Ok(numbers)
 }
 
-/// Returns the lowest level of the plugins' own messages that are shown. It is the value of
-/// KINETO_LOG_LEVEL, or 2 (warnings).
+/// Returns the lowest level of plugins' messages that is shown: KINETO_LOG_LEVEL, or 2 (warnings).
 pub fn log_level() -> u32 {
     std::env::var("KINETO_LOG_LEVEL").ok().and_then(|level| level.trim().parse().ok()).unwrap_or(2)
 }

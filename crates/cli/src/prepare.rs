@@ -29,8 +29,8 @@ pub use make::{PRELOAD_VARIABLE, Prepared, make, manifest};
 pub use options::{Beside, Recording, interval};
 pub use place::{DirectoryLock, Running, make_directory, make_way, place};
 
-/// Makes the profile except for its manifest, which [`Prepared::announce`] writes. `system` names
-/// counters to sample on every CPU. If this fails, everything that was made is removed.
+/// [`Prepared::announce`] writes the manifest later. `system` names counters to sample on every
+/// CPU. On failure, what was made is removed.
 pub fn prepare(
     recording: &Recording,
     system: &[String],
@@ -42,7 +42,7 @@ pub fn prepare(
     make(recording, choice, &machine, &place(recording.output())?, origin, command)
 }
 
-/// Decides what to record. Creates nothing yet.
+/// Creates nothing.
 pub fn choose(
     recording: &Recording,
     system: &[String],

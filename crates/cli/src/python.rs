@@ -5,16 +5,14 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// The variable that names the directories in which Python looks for modules first.
 pub const PATH_VARIABLE: &str = "PYTHONPATH";
 
 /// The variable that asks for the shapes of the ops of PyTorch
 /// (`bindings/python/src/counterpoint/torch/_ops.py`).
 pub const SHAPES_VARIABLE: &str = "COUNTERPOINT_TORCH_SHAPES";
 
-/// Returns the value of [`PATH_VARIABLE`]: the directory of Counterpoint, followed by the present
-/// value of the variable. Returns `None` if the Python package is not installed. A path with a
-/// colon would be read as two directories, so a symbolic link to it is made in `links`.
+/// Returns the new value of [`PATH_VARIABLE`], or `None` if the Python package is not installed. A
+/// path with a colon would be read as two directories, so a symbolic link to it is made in `links`.
 pub fn path(links: &Path) -> Option<OsString> {
     let program = std::env::current_exe().ok()?;
     let hook = places(&program).into_iter().find(|hook| hook.join("sitecustomize.py").is_file())?;

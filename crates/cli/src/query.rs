@@ -11,9 +11,7 @@ use std::process::{Command, ExitCode};
 use crate::failure::Failure;
 use crate::terminal::{is_quiet, is_verbose};
 
-/// The name of the program.
 const PROGRAM: &str = "counterpoint-query";
-/// The variable with the path of `counterpoint-query`.
 const VARIABLE: &str = "COUNTERPOINT_QUERY";
 
 /// Ask a dataset of many ranks in SQL, with `counterpoint-query`.
@@ -28,7 +26,6 @@ pub struct Args {
     arguments: Vec<OsString>,
 }
 
-/// Replaces this process by `counterpoint-query`.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let missing = |why: String| {
         Failure::new(why).hint(format!(

@@ -141,7 +141,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the number of rows that are shown; `None` if all rows are shown.
+    /// `None` shows all rows.
     fn top(&self) -> Option<usize> {
         crate::view::table::top(self.top, self.format)
     }
@@ -210,7 +210,6 @@ impl RowKind {
     }
 }
 
-/// The data that the formats (text, JSON and CSV) print.
 struct Report<'a> {
     overview: Overview<'a>,
     table: Table,
@@ -219,8 +218,7 @@ struct Report<'a> {
     verbose: bool,
 }
 
-/// Returns an error if the user gave an option that the table of `by` cannot apply, because its
-/// rows are not made of calls.
+/// Returns an error for an option that needs rows of calls, if the rows of `by` are none.
 fn refuse_what_needs_calls(args: &Args, by: RowKind) -> Result<(), Failure> {
     let has_form =
         matches!(by, RowKind::Loop | RowKind::Arguments | RowKind::Between | RowKind::Site);
@@ -242,10 +240,8 @@ fn refuse_what_needs_calls(args: &Args, by: RowKind) -> Result<(), Failure> {
     }
 }
 
-/// The buffered output of a report.
 type Out = BufWriter<Screen<Stdout>>;
 
-/// Prints a table in the format that the user asked for.
 fn output<D: Serialize>(
     args: &Args,
     table: &Table,
@@ -400,8 +396,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         });
     }
     // If calls are inside of other calls, the total of an op includes these inner calls, so the
-    // table is sorted by self time. But with `--budget`, some calls were only counted. Their self
-    // time is not known, and they may have taken the most time.
+    // table is sorted by self time. But with `--budget`, some calls were only counted, and their
+    // self time is not known.
     let by_self = summary.nested && by != By::Thread && summary.sampled.is_none();
     let usual = if by_self { "self" } else { "total" };
     let sort = args.sort.as_deref().unwrap_or(usual);

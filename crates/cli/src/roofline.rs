@@ -45,8 +45,8 @@ enum Format {
     Json,
 }
 
-/// If the median of the repetitions is less than this fraction of the best repetition, other
-/// programs probably disturbed most of the repetitions.
+/// If the median is below this fraction of the best, other programs probably disturbed most
+/// repetitions.
 const QUIET: f64 = 0.7;
 
 pub fn main(args: Args) -> Result<ExitCode, Failure> {

@@ -4,8 +4,8 @@
 //! The name of a file is derived from everything that the measurement depends on: the host's name,
 //! the processor's model and microcode, the processors that may be used, their cores and caches.
 //! The file is the document that `counterpoint roofline --format json` prints. Its contents are
-//! checked, because somebody else may have written them. The directory is used only if nobody but
-//! the user, the user's group and root can change it and the directories above it.
+//! checked, because somebody else may have written them. The directory is not used if other users
+//! can change it.
 
 use std::env;
 use std::ffi::OsString;
@@ -24,14 +24,11 @@ use sha2::{Digest, Sha256};
 use crate::failure::Failure;
 use crate::whole::random;
 
-/// The schema of the JSON that `roofline` prints.
 pub const SCHEMA: &str = "counterpoint.roofline/1";
 /// A document with more bytes than this is not read.
 const MOST_BYTES: u64 = 1 << 20;
-/// The maximum number of rows of a list in a document.
 const MOST_ROWS: usize = 4096;
 
-/// The measurements of a machine.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Document {
     pub schema: String,
@@ -42,7 +39,7 @@ pub struct Document {
     pub memory: Vec<MemoryOut>,
 }
 
-/// The machine that was measured, with everything that the rates depend on.
+/// The machine, with everything that the rates depend on.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct MachineOut {
     pub host: String,
@@ -107,7 +104,6 @@ impl RateOut {
 }
 
 impl Document {
-    /// Makes the document for a new measurement.
     pub fn of(cpus: &Cpus, roofs: &Roofs, measured_unix_ns: u64) -> Self {
         let compute = roofs.compute.iter().map(|one| ComputeOut {
             bits: one.bits,
@@ -133,7 +129,7 @@ impl Document {
         }
     }
 
-    /// Parses and checks a document of measurements. The error is a short text about what is wrong.
+    /// Parses and checks a document of measurements. The error says what is wrong.
     fn read(content: &[u8]) -> Result<Self, String> {
         let document: Self = serde_json::from_slice(content).map_err(|e| e.to_string())?;
         if document.schema != SCHEMA {
@@ -173,8 +169,7 @@ impl Document {
         }
     }
 
-    /// Whether the profile of `manifest` was recorded on the machine that was measured. Compares
-    /// the host's name and the processor's model.
+    /// Whether the profile of `manifest` was recorded on the machine that was measured.
     pub fn is_of(&self, manifest: &Manifest) -> bool {
         self.machine.host == manifest.host && self.machine.cpu_model == manifest.cpu_model
     }
@@ -199,7 +194,6 @@ impl MachineOut {
         }
     }
 
-    /// Returns the name of the cache's file for this machine.
     fn file_name(&self) -> String {
         let key = serde_json::to_vec(&(SCHEMA, self)).unwrap_or_default();
         let digest = Sha256::digest(key);
@@ -224,12 +218,11 @@ pub fn kept(cpus: &Cpus) -> Option<Document> {
     (document.machine == machine).then_some(document)
 }
 
-/// Returns the measurements of the machine that this process runs on, if the user's cache has them.
+/// Returns the measurements of this machine, if the user's cache has them.
 pub fn here() -> Option<Document> {
     kept(&Cpus::of(&Machine::here()))
 }
 
-/// Reads the document in a file that the user named.
 pub fn of_file(path: &Path) -> Result<Document, Failure> {
     let read = crate::input::once(path).and_then(limited);
     let read = read.map_err(|error| error.to_string()).and_then(|content| Document::read(&content));
@@ -248,8 +241,7 @@ fn limited(file: fs::File) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Writes a document to the user's cache. Returns the file's path, or the reason why the document
-/// is not stored.
+/// Writes a document to the user's cache. Returns the file's path, or why the document is not kept.
 pub fn keep(document: &Document) -> Result<PathBuf, String> {
     let folder = folder(true)?;
     let path = folder.join(document.machine.file_name());
@@ -268,8 +260,7 @@ pub fn keep(document: &Document) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Returns the directory of the cache, or the reason why it is not used. With `make`, creates the
-/// directory.
+/// Returns the directory of the cache, or why it is not used. With `make`, creates the directory.
 fn folder(make: bool) -> Result<PathBuf, String> {
     let absolute = |name: &str| {
         let value: Option<OsString> = env::var_os(name);
@@ -281,7 +272,7 @@ fn folder(make: bool) -> Result<PathBuf, String> {
         (None, Some(home)) => (home.join(".cache"), Some(home)),
         (None, None) => return Err("there is no home folder for a cache".to_owned()),
     };
-    // If the home directory does not exist, it is not created.
+    // A missing home directory is not created.
     if let Some(home) = home.filter(|home| !home.exists()) {
         return Err(format!("{} does not exist", home.display()));
     }

@@ -1,8 +1,7 @@
 //! `counterpoint run`: starts a program with the agent (the library that records) loaded into it.
 //!
-//! Without `--live`, `run` prints nothing while the program runs. `run` passes on signals that
-//! another process sends to it. Signals from the terminal reach the program directly. `run` ends
-//! with the exit status of the program.
+//! `run` passes on signals that another process sends to it. Signals from the terminal reach the
+//! program directly.
 
 mod begin;
 mod dataset;
@@ -90,7 +89,7 @@ pub struct Args {
     command: Vec<std::ffi::OsString>,
 }
 
-/// Checks before the program runs that a page can be written to this path, and returns the path.
+/// Checks before the program runs that a page can be written to this path.
 fn page_file(name: &str) -> Result<PathBuf, String> {
     if name == "-" {
         return Err("standard output is the program's".to_owned());
@@ -101,16 +100,14 @@ fn page_file(name: &str) -> Result<PathBuf, String> {
         Ok(Written::In(directory)) if !directory.is_dir() => {
             Err(format!("{} is not a directory", directory.display()))
         }
-        // The program inherits this descriptor, so it may write to the file.
+        // The program inherits this descriptor.
         Ok(Written::Open) => Err("it is open already: the program may write to it".to_owned()),
         Ok(_) => Ok(path),
     }
 }
 
-/// Runs the command. If `WHOLE` is false, this is the small program (`bin/counterpoint-start.rs`),
-/// which has no passes, series, datasets, live view or sampler. If the user asks for one of these,
-/// the program with all commands replaces this process. The small program also cannot read
-/// profiles, so it starts the other program for the summary.
+/// If `WHOLE` is false, this process is the small program (`bin/counterpoint-start.rs`). If the
+/// user asks for something that it lacks, the program with all commands replaces it.
 pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
     let needs_all =
         args.passes.is_some() || args.repeat.repeat.is_some() || args.dataset.dir.is_some();
@@ -184,7 +181,7 @@ pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
     let Running { prepared, mut manifest, .. } = running;
     let directory = &prepared.directory;
     if is_sampled {
-        // The sampler has added a snapshot to the manifest, so the manifest is read again.
+        // The sampler may have added a snapshot to the manifest.
         manifest = Manifest::read(directory).unwrap_or(manifest);
     }
     let closed = close(directory, manifest, status, trouble);
@@ -194,16 +191,15 @@ pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
     Ok(end_as(status))
 }
 
-/// A program that was started, and its profile.
 struct Running {
     pid: libc::pid_t,
     prepared: Prepared,
     manifest: Manifest,
-    /// The largest file in bytes that the program may write (its `RLIMIT_FSIZE`).
+    /// The program's `RLIMIT_FSIZE`, in bytes.
     longest_file: u64,
 }
 
-/// Starts the program. If this fails, the profile's directory and the pool are removed.
+/// On failure, removes the profile's directory and the pool.
 fn start(
     program: &Path,
     words: &[std::ffi::OsString],
@@ -218,8 +214,8 @@ fn start(
             if let Some(loss) = carrier.loss() {
                 prepared.lose(loss);
             }
-            // The pools (shared memory) of recordings that nobody finished are removed now: the
-            // program is already starting in its own process and does not wait for this.
+            // The pools of recordings that nobody finished are removed now, because the program
+            // does not wait for this.
             crate::orphans::remove_old();
             manifest.watch.push(process);
             Ok(Running { pid: process.pid.cast_signed(), prepared, manifest, longest_file })
@@ -239,8 +235,8 @@ fn begin(
     inherited: Inherited,
 ) -> Result<(ProcessId, Manifest), Failure> {
     let brought = prepared.variables.iter().filter(|(name, _)| {
-        // If the program would not start with the agent in it, the agent is not preloaded:
-        // `LD_PRELOAD` keeps the value that it has in this process's environment.
+        // If the program would not start with the agent in it, `LD_PRELOAD` keeps the value that it
+        // has in this process's environment.
         !(carrier.refuses() && *name == PRELOAD_VARIABLE)
     });
     let to_begin = Program::new(program, words, brought)?;
@@ -255,7 +251,6 @@ fn begin(
                 Failure::new(format!("write {}: {e}", path.display()))
             }
             Trouble::Process(e) => Failure::new(start(e)),
-            // The program's file exists, but the interpreter that it names may be missing.
             Trouble::Execute(e) if e.kind() == ErrorKind::NotFound => {
                 Failure::new(start(e)).exit_code(NOT_FOUND)
             }
@@ -266,8 +261,8 @@ fn begin(
 }
 
 impl Running {
-    /// Waits for the program's end. Meanwhile, appends pages that the program has filled with
-    /// records to the profile.
+    /// Appends pages that the program has filled with records to the profile, until the program
+    /// ends.
     fn wait(&self, program: &Path) -> Result<ExitStatus, Failure> {
         let (directory, pool) = (&self.prepared.directory, self.manifest.pool.as_deref());
         let status = wait_and_drain(self.pid, directory, pool, self.longest_file);
@@ -276,8 +271,7 @@ impl Running {
     }
 }
 
-/// Starts to sample the counters that belong to no thread of the program. Returns `None` if there
-/// are no such counters.
+/// Returns `None` if there are no counters to sample.
 fn sampler<const WHOLE: bool>(
     directory: &Path,
     (clock, counters): (ClockKind, Vec<Counter>),
@@ -293,13 +287,12 @@ fn sampler<const WHOLE: bool>(
     Sampler::start(Wanted { counters, interval, clock, directory }, writer).map(Some)
 }
 
-/// The exit codes that shells, env(1) and other tools use for a program that does not exist, and
-/// for a program that exists but cannot be executed.
+/// The exit codes that shells and env(1) use.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
-/// Finds the file of the program that the user named. The caller does this before it creates files,
-/// so that nothing has to be removed if the program is missing.
+/// Callers find the program before they create files: nothing has to be removed if the program
+/// is missing.
 fn find(name: &Path) -> Result<PathBuf, Failure> {
     let is_program = |path: &Path| {
         std::ffi::CString::new(path.as_os_str().as_bytes())
@@ -332,22 +325,20 @@ fn find(name: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Returns whether the dynamic linker can load the agent into the program.
 fn carrier_of(program: &Path) -> Carrier {
     let path = std::ffi::CString::new(program.as_os_str().as_bytes());
     path.map_or(Carrier::Able, |path| preloadable::examine(libc::AT_FDCWD, &path))
 }
 
-/// The id of the running child process to which signals are passed on: the recorded program, or a
-/// program that [`attend`] runs. 0 if there is none.
+/// The child process to which signals are passed on: the recorded program, or a program that
+/// [`attend`] runs. 0 if there is none.
 static CHILD: AtomicI32 = AtomicI32::new(0);
 /// A signal that arrived while [`CHILD`] was 0 and that waits for the next child, or 0.
 static EARLY: AtomicI32 = AtomicI32::new(0);
 /// The signals with which people and their tools end a command.
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
-/// The last signal of [`ENDING`] that arrived, whether or not a child was running; 0 if there was
-/// none. The value is never cleared.
+/// The last signal of [`ENDING`] that arrived; 0 if there was none. It is not cleared.
 static SIGNALLED: AtomicI32 = AtomicI32::new(0);
 
 const FORWARDED: [i32; 10] = [
@@ -363,14 +354,12 @@ const FORWARDED: [i32; 10] = [
     libc::SIGTSTP,
 ];
 
-/// Installs handlers that pass the signals of `FORWARDED` on to the program. Ignoring the signals
-/// with `SIG_IGN` would be wrong, because an ignored signal is still ignored in the program after
-/// `exec`, but a signal with a handler is not. A signal that this process's parent ignored (nohup)
-/// is still ignored.
+/// Installs handlers. `SIG_IGN` would be wrong: the program would still ignore the signal after
+/// `exec`. A signal that this process's parent ignored (nohup) stays ignored.
 fn forward_signals() {
     extern "C" fn forward(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-        // A positive `si_code` means that the kernel sent the signal: the terminal has sent it to
-        // the whole process group.
+        // A positive `si_code` means that the kernel sent the signal, for example because of
+        // Ctrl-C.
         // SAFETY: the kernel passes a valid pointer to handlers with SA_SIGINFO.
         let from_kernel = unsafe { (*info).si_code } > 0;
         let child = CHILD.load(Ordering::SeqCst);
@@ -379,23 +368,22 @@ fn forward_signals() {
             SIGNALLED.store(signal, Ordering::SeqCst);
         }
         if child > 0 && from_kernel {
-            // The terminal has also sent the signal to the program, so there is nothing to do.
+            // The terminal has also sent the signal to the program.
         } else if child > 0 {
             // SAFETY: `kill` is async-signal-safe and takes no pointer. `CHILD` is not 0, so the
             // child has not been waited for, and the id is still that of the child.
             unsafe { libc::kill(child, signal) };
         } else if ending || !from_kernel {
-            // If the terminal sends a signal while the program is being started, the program may
-            // receive the signal twice. This is better than losing the signal.
+            // The program may then receive a signal of the terminal twice. Losing the signal would
+            // be worse.
             EARLY.store(signal, Ordering::SeqCst);
         }
         if signal == libc::SIGTSTP {
             stop(forward as *const () as usize);
         }
     }
-    // Stops this process until SIGCONT, as if it had no handler of SIGTSTP. If the process group is
-    // orphaned, nobody could continue the process, so the kernel does not stop it. Makes only
-    // async-signal-safe calls.
+    // Stops this process until SIGCONT, as if it had no handler of SIGTSTP. The kernel does not
+    // stop a process in an orphaned process group. Makes async-signal-safe calls only.
     fn stop(handler: usize) {
         // SAFETY: zeros are values of `sigaction` and of sets, and all pointers outlive the calls.
         unsafe {
@@ -440,9 +428,8 @@ fn pass_on_early_signal() {
     }
 }
 
-/// Marks the recording as finished in the manifest, and moves the records that are left in memory
-/// to the profile. For a single run, the caller only prints an error and continues, because `run`
-/// must end with the program's status.
+/// Marks the recording as finished, and moves the records that are left in memory to the profile. A
+/// single run prints the error and continues, because `run` must end with the program's status.
 fn close(
     directory: &Path,
     mut manifest: Manifest,
@@ -459,8 +446,6 @@ fn close(
     finish(directory, manifest, Closing::WhenOver)
 }
 
-/// Prints the summary at the end of a run, and writes the page and the dataset if the user asked
-/// for them.
 fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, args: &Args) {
     let output = args.recording.output();
     match closed {
@@ -485,7 +470,6 @@ fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, 
                 1 => "; one of its processes is still running and recording".to_owned(),
                 n => format!("; {n} of its processes are still running and recording"),
             };
-            // With `--quiet`, this line is printed only if processes are still recording.
             if !is_quiet() || running > 0 {
                 say!("{}: {summary}{still}", output.display());
             }
@@ -499,18 +483,15 @@ fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, 
     }
 }
 
-/// Writes the page if the user asked for one. An error is only printed, because the program has run
-/// and its profile exists.
+/// An error is printed and not returned, because the profile exists.
 fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     let Some(page) = &args.html else { return };
-    // The program itself has just made the profile, so it is safe to open the files that the
-    // profile names.
+    // This program has just made the profile, so the files that the profile names are safe to open.
     let named = command == "report" && args.recording.loops.is_some();
     let name = page.display();
     let start = whole_program::page::<WHOLE>(command, of, page, named);
     match start.map(|mut start| attend(&mut start)) {
-        // The program that writes the page has printed the file's name, or why it did not write the
-        // file.
+        // The program that writes the page has printed a line already.
         Ok(Ok(status)) if status.code().is_some() => {}
         Ok(Ok(status)) => say!("{name}: the program that writes it ended with {status}"),
         Ok(Err(e)) => say!("{name}: the program that writes it: {e}"),
@@ -518,15 +499,13 @@ fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     }
 }
 
-/// Runs another program to its end. Signals that are sent to this process are passed on to that
-/// program, in the same way as to the recorded program.
+/// Signals to this process are passed on, as for the recorded program.
 fn attend(command: &mut Command) -> std::io::Result<ExitStatus> {
     let mut child = command.spawn()?;
     let pid = child.id();
     CHILD.store(pid.cast_signed(), Ordering::SeqCst);
     pass_on_early_signal();
-    // With `WNOWAIT`, this call does not reap the child, so no other process gets its id before
-    // `CHILD` is 0.
+    // `WNOWAIT` does not reap the child, so no other process gets its id before `CHILD` is 0.
     let flags = libc::WEXITED | libc::WNOWAIT;
     loop {
         // SAFETY: zeros are a value of `siginfo_t`, which outlives the call.
@@ -542,8 +521,7 @@ fn attend(command: &mut Command) -> std::io::Result<ExitStatus> {
     child.wait()
 }
 
-/// Returns the program's exit code. If a signal ended the program, ends this process with the same
-/// signal.
+/// If a signal ended the program, ends this process with the same signal.
 fn end_as(status: ExitStatus) -> ExitCode {
     match status.signal() {
         Some(signal) => end_by(signal),
@@ -551,7 +529,7 @@ fn end_as(status: ExitStatus) -> ExitCode {
     }
 }
 
-/// Ends this process with `signal`, as if this process had no handler for the signal.
+/// Ends this process as if it had no handler for the signal.
 fn end_by(signal: i32) -> ExitCode {
     // SAFETY: the limit and the action outlive the calls. The limit prevents a core dump of this
     // process, which would only hide the program's core dump.

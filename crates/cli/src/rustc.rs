@@ -63,9 +63,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     compile(OsStr::new("rustc"), &args.words)
 }
 
-/// Runs the command if its arguments belong to rustc or to the linker. Such arguments are not
-/// parsed as options of `counterpoint`. Cargo passes the path of rustc to its wrapper as the first
-/// argument.
+/// Runs the command if its arguments belong to rustc or to the linker, and so are no options of
+/// `counterpoint`. Cargo passes the path of rustc to its wrapper as the first argument.
 pub fn alone(words: &[OsString]) -> Option<Result<ExitCode, Failure>> {
     let first = words.get(1)?;
     if first == "rustc-link" {
@@ -83,8 +82,7 @@ fn compile(rustc: &OsStr, words: &[OsString]) -> Result<ExitCode, Failure> {
     let Ok(line) = Line::read(words) else { return Err(become_rustc()) };
     let plan = line.plan();
     if !matches!(plan, Plan::Nothing) {
-        // A mistake in the variable COUNTERPOINT_LOOPS is an error whenever something is compiled,
-        // even if it would not be instrumented.
+        // A mistake in COUNTERPOINT_LOOPS is an error even if nothing would be instrumented.
         Selection::from_variable().map_err(|failure| failure.exit_code(1))?;
     }
     match plan {
@@ -107,8 +105,7 @@ fn compile(rustc: &OsStr, words: &[OsString]) -> Result<ExitCode, Failure> {
     let text = folder.path().join("text.ll");
     let mut command = Command::new(rustc);
     command.args(line.first()).args(["-C", "codegen-units=1"]);
-    // Without `--emit`, rustc links. With `--emit`, rustc makes only the outputs that the option
-    // names, so `link` must also be named.
+    // Without `--emit`, rustc links. With `--emit`, it makes only what the option names.
     let kinds = if line.says_what() { "--emit=llvm-ir=" } else { "--emit=link,llvm-ir=" };
     let mut emit = OsString::from(kinds);
     emit.push(&text);
@@ -142,8 +139,8 @@ fn compile(rustc: &OsStr, words: &[OsString]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the script that rustc starts as its linker. The script has the same name as the linker,
-/// because rustc infers from the name which arguments the linker accepts.
+/// Writes the script that rustc starts as its linker. The script has the linker's name, from which
+/// rustc infers the linker's arguments.
 fn script(folder: &Path, line: &Line, assembler: &object::Assembler) -> Result<PathBuf, Failure> {
     let linker = line.linker();
     let name = Path::new(&linker).file_name().unwrap_or(OsStr::new("cc"));
@@ -179,7 +176,7 @@ fn link(words: &[OsString]) -> Result<ExitCode, Failure> {
     Err(Failure::new(format!("start {}: {error}", linker.to_string_lossy())))
 }
 
-/// Runs the command of the script if the arguments were parsed as options of `counterpoint`.
+/// Runs `rustc-link` if its arguments were parsed as options of `counterpoint`.
 pub fn link_main(args: LinkArgs) -> Result<ExitCode, Failure> {
     link(&args.words)
 }

@@ -1,5 +1,5 @@
 //! The options that all instrumenting commands share. They choose the functions and loops to
-//! instrument, and the mode. This file also makes the line that says what was instrumented.
+//! instrument, and the mode. This file also makes the line about what was instrumented.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub struct Selection {
     #[arg(long, value_name = "N")]
     max_depth: Option<u32>,
     /// Leave out loops with fewer than N levels of loops inside: 0 takes innermost loops, too
-    /// [default: 1, but outermost loops are always taken].
+    /// [default: 1; for outermost loops 0].
     #[arg(long, value_name = "N")]
     min_height: Option<u32>,
     /// Take only loops that have siblings: other loops directly in the same loop or function.
@@ -71,14 +71,13 @@ impl From<Mode> for abi::loops::Mode {
 }
 
 impl Selection {
-    /// Returns the selection for the options in [`VARIABLE`]. If the variable is not set, the
-    /// options come from `counterpoint.toml`, or else there are no options.
+    /// Returns the selection of [`VARIABLE`]. Without the variable, the options come from
+    /// `counterpoint.toml`.
     pub fn from_variable() -> Result<Self, Failure> {
         let set = std::env::var(VARIABLE).ok().filter(|words| !words.is_empty());
         match set {
             Some(words) => Self::parsed(&words),
-            // A build must not fail because of an error in `counterpoint.toml`, so the error is
-            // only printed.
+            // A build must not fail because of `counterpoint.toml`, so the error is only printed.
             None => Self::from_file().or_else(|failure| {
                 static SAID: Once = Once::new();
                 SAID.call_once(|| say!("{}; left out", failure.messages().join("; ")));
@@ -87,7 +86,6 @@ impl Selection {
         }
     }
 
-    /// Returns the selection for the options in `counterpoint.toml`.
     fn from_file() -> Result<Self, Failure> {
         config::load()?;
         Self::parsed(config::text(Key::Loops).unwrap_or_default())
@@ -127,7 +125,6 @@ impl Selection {
         !self.filter.is_empty()
     }
 
-    /// Whether one of the patterns of the filter matches `name`.
     pub fn names(&self, name: &str) -> bool {
         self.filter.iter().any(|glob| profile::demangle::matches(glob, name))
     }

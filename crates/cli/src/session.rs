@@ -162,8 +162,7 @@ fn prepare_available(recording: &Recording, command: &[String]) -> Result<Prepar
 
 fn tell(prepared: &Prepared) -> Result<ExitCode, Failure> {
     let manifest = Manifest::read(&prepared.directory).map_err(Failure::new)?;
-    // These paths are also in the run file, which accepts only UTF-8, so no character is replaced
-    // here.
+    // The run file has these paths, too, and accepts only UTF-8, so no character is replaced here.
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
     let out = object! {
         profile: text(&prepared.directory),
@@ -189,7 +188,7 @@ fn print(document: &impl Serialize) -> Result<ExitCode, Failure> {
 
 /// Moves the records of a session that are still in memory into its profile. The exit status is 1
 /// if a process is still recording into the profile. The data of processes that have ended is
-/// collected in any case, and the user can repeat the command.
+/// collected in any case.
 fn finish(args: &FinishArgs) -> Result<ExitCode, Failure> {
     let Format::Json = args.format;
     let dir = &args.profile;
@@ -215,9 +214,8 @@ fn finish(args: &FinishArgs) -> Result<ExitCode, Failure> {
     let profile = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
     print(&object! {
         profile: profile.display().to_string(),
-        // The number of pages that were moved into the profile.
         pages: collected.pages,
-        // The number of processes that are still recording into the profile.
+        // The ids of the processes that still record into the profile.
         running,
     })?;
     Ok(if still { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -7,7 +7,7 @@
 //! name that belong to the same user and that no process has locked.
 //!
 //! Between its creation and the lock, a directory can be removed by another process. Then this
-//! process creates another directory.
+//! process creates another one.
 
 use std::fs::{self, File};
 use std::io;
@@ -30,8 +30,8 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Creates a temporary directory in `directory`. First removes temporary directories there that
-    /// killed processes have left.
+    /// Removes what killed processes have left in `directory`, and creates a temporary directory
+    /// there.
     ///
     /// # Errors
     /// Returns an error if the temporary directory cannot be created.
@@ -60,8 +60,6 @@ impl Drop for Stage {
     }
 }
 
-/// Locks a directory of this user. Returns `None` if another process has locked it, if it does not
-/// exist any more, or if `path` is not a directory of this user.
 fn hold(path: &Path) -> Option<File> {
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let directory = File::options().read(true).custom_flags(flags).open(path).ok()?;
@@ -75,8 +73,7 @@ fn hold(path: &Path) -> Option<File> {
     (locked && same && own.uid() == user).then_some(directory)
 }
 
-/// Removes the directories that killed processes have left. Directories that cannot be removed are
-/// kept.
+/// Removes the directories that killed processes have left. Those that cannot be removed are kept.
 fn remove_left(directory: &Path) {
     let place = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
@@ -114,8 +111,7 @@ mod tests {
         let dead = at.join(".counterpoint-00000000000000aa.cpt.tmp");
         fs::create_dir_all(dead.join("merged/1")).unwrap();
         fs::write(dead.join("merged/1/file"), b"x").unwrap();
-        // These entries must be kept: directories with names that a stage never has, a file, and a
-        // link.
+        // These must be kept: names that a stage never has, a file, and a link.
         let others = [
             ".counterpoint-aa.cpt.tmp",
             ".counterpoint-00000000000000aa.tmp",

@@ -129,7 +129,6 @@ impl From<StatsFormat> for terminal::Kind {
     }
 }
 
-/// The content that all formats print.
 struct View<'a> {
     profile: &'a Profile,
     stats: &'a Stats,
@@ -164,8 +163,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     stats.ops.truncate(top);
     let recorded = profile.loops().map_err(Failure::new)?;
     let loops = Loops::new(&profile, &recorded, &[], false);
-    // A loop's time is known only for all its hits together, so loops are left out if calls are
-    // selected by thread or by time.
+    // A loop's time is known only for all its hits together.
     let loops = (args.thread.is_none() && args.skip_ms == 0.0).then_some(&loops);
     let mut any_loop = false;
     let mut out = BufWriter::with_capacity(1 << 16, stdout(args.format.into()));

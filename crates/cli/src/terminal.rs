@@ -1,9 +1,8 @@
-//! Determines, for all commands, how text from other programs and files is printed for people.
+//! Determines how text from other programs and files is printed for people.
 //!
-//! Counterpoint prints texts from other people's programs and files: names of ops, threads,
-//! counters and metrics, paths, commands and arguments. A terminal would execute escape sequences
-//! in such text, hide zero-width characters, and reorder text after a right-to-left mark.
-//! Therefore:
+//! Names of ops, threads and counters, paths, commands and arguments come from other people's
+//! programs and files. A terminal would execute escape sequences in such text, hide zero-width
+//! characters, and reorder text after a right-to-left mark. Therefore:
 //!
 //! | destination | what happens |
 //! |---|---|
@@ -46,8 +45,6 @@ macro_rules! note {
 }
 pub(crate) use note;
 
-/// The function that `say!` calls. Errors are ignored, because it is not possible to report that
-/// stderr cannot be written to.
 pub fn say_line(words: Arguments<'_>) {
     let words = words.to_string();
     let line = format!("counterpoint: {}\n", visible(&words));
@@ -81,27 +78,24 @@ static PAGED: AtomicUsize = AtomicUsize::new(0);
 /// Whether anything was written to a [`Screen`].
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// Whether `--quiet` and `--verbose` were given.
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 static IS_VERBOSE: AtomicBool = AtomicBool::new(false);
 
-/// Sets how much is printed by the whole process: the options `--quiet` and `--verbose`.
 pub fn choose_words(quiet: bool, verbose: bool) {
     IS_QUIET.store(quiet, Ordering::Relaxed);
     IS_VERBOSE.store(verbose, Ordering::Relaxed);
 }
 
-/// Whether `--quiet` was given: only results and errors are printed.
+/// With `--quiet`, only results and errors are printed.
 pub fn is_quiet() -> bool {
     IS_QUIET.load(Ordering::Relaxed)
 }
 
-/// Whether `--verbose` was given: details that are usually left out are printed as well.
+/// With `--verbose`, details that are usually left out are printed as well.
 pub fn is_verbose() -> bool {
     IS_VERBOSE.load(Ordering::Relaxed)
 }
 
-/// Sets when the whole process uses colours.
 pub fn choose_colour(when: When) {
     COLOUR.store(when as u8, Ordering::Relaxed);
 }
@@ -111,19 +105,18 @@ pub fn has_begun() -> bool {
     BEGUN.load(Ordering::Relaxed)
 }
 
-/// Stores that stdout is read by a pager, on a terminal with this many columns.
+/// Stores that a pager reads stdout, on a terminal with this many columns.
 pub fn is_paged(columns: usize) {
     PAGED.store(columns.saturating_add(1), Ordering::Relaxed);
 }
 
-/// Whether stdout is shown on a terminal, either directly or through the pager that this process
-/// started.
+/// Whether stdout is shown on a terminal, directly or through the pager.
 pub fn is_screen() -> bool {
     PAGED.load(Ordering::Relaxed) != 0 || io::stdout().is_terminal()
 }
 
-/// Returns the width in columns of the terminal on which stdout is shown, directly or through the
-/// pager. Without a terminal, returns the value of `COLUMNS`; `None` if this is not a number.
+/// Returns the width in columns of the terminal, also through the pager. Without a terminal,
+/// returns the number in `COLUMNS`.
 pub fn known_width() -> Option<usize> {
     match PAGED.load(Ordering::Relaxed) {
         0 => {}
@@ -137,8 +130,8 @@ pub fn known_width() -> Option<usize> {
     std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok())
 }
 
-/// Whether to use colours on stdout. The option `--color` determines this. By default, colours are
-/// used if stdout is shown on a terminal and `NO_COLOR` is not set or empty.
+/// Whether to use colours on stdout. By default, colours are used if stdout is shown on a terminal
+/// and `NO_COLOR` is not set or empty.
 pub fn colour() -> bool {
     match COLOUR.load(Ordering::Relaxed) {
         n if n == When::Always as u8 => true,
@@ -147,7 +140,7 @@ pub fn colour() -> bool {
     }
 }
 
-/// The kind of output. It determines how hidden characters are written.
+/// The kind of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Text and tables.
@@ -160,8 +153,8 @@ pub enum Kind {
     Binary,
 }
 
-/// The styles that Counterpoint itself uses. They are written as special characters, which
-/// [`Screen`] replaces by escape sequences.
+/// Counterpoint's own styles. They are written as special characters, for which [`Screen`] writes
+/// escape sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     Bold,
@@ -178,7 +171,7 @@ impl Style {
         (Self::Off, '\u{fdd3}', "\x1b[0m"),
     ];
 
-    /// Returns the character to write for this style. The result is empty if colours are off.
+    /// Returns the character of this style, or nothing if colours are off.
     pub fn mark(self) -> &'static str {
         match self {
             _ if !colour() => "",
@@ -201,28 +194,22 @@ enum Rule {
     Escape,
 }
 
-/// A writer for all output that people may read.
 #[derive(Debug)]
 pub struct Screen<W: Write> {
     out: W,
     rule: Rule,
-    /// Whether `out` is a terminal.
     terminal: bool,
     /// Whether the last character was inside of a quoted cell of CSV.
     quoted: bool,
-    /// The first bytes of a character, or of a line ending, of which the other bytes have not been
-    /// written yet.
+    /// The first bytes of a character, or of a line ending, that is not complete yet.
     rest: Vec<u8>,
 }
 
-/// Returns a writer to stdout for output of the given kind.
 pub fn stdout(kind: Kind) -> Screen<io::Stdout> {
     Screen::new(io::stdout(), kind, is_screen())
 }
 
 impl<W: Write> Screen<W> {
-    /// Makes a writer to `out` for output of the given kind. `terminal` says whether `out` is a
-    /// terminal.
     pub fn new(out: W, kind: Kind, terminal: bool) -> Self {
         let rule = match kind {
             Kind::People => Rule::Replace,
@@ -234,19 +221,16 @@ impl<W: Write> Screen<W> {
         Self { out, rule, terminal, quoted: false, rest: Vec::new() }
     }
 
-    /// Returns the underlying writer.
     pub fn inner(&self) -> &W {
         &self.out
     }
 
-    /// Appends to `shown` the characters that are printed for `text`.
     fn shown(&mut self, text: &str, shown: &mut String) {
         let mut chars = text.chars().peekable();
         while let Some(c) = chars.next() {
             self.quoted ^= c == '"' && self.rule == Rule::Cells;
             if c == '\r' && chars.peek() == Some(&'\n') && !self.quoted {
-                // The carriage return is left out, because a terminal does not need it before a
-                // line feed.
+                // A terminal needs no carriage return before a line feed.
             } else if (c == '\n' && !self.quoted) || !is_hidden(c) {
                 shown.push(c);
             } else if self.rule == Rule::Escape {
@@ -286,8 +270,7 @@ impl<W: Write> Write for Screen<W> {
                 Err(e) => (e.valid_up_to(), e.error_len()),
             };
             let mut whole = valid;
-            // The carriage return is kept in `rest`, because only the next bytes show whether it is
-            // part of a line ending.
+            // Only the next bytes show whether this is part of a line ending.
             if valid == left.len() && left.last() == Some(&b'\r') {
                 whole -= 1;
             }
@@ -327,8 +310,7 @@ impl<W: Write> Drop for Screen<W> {
 mod tests {
     use super::*;
 
-    /// Writes `bytes` in pieces of every length, checks that the output is always the same, and
-    /// returns it.
+    /// Writes `bytes` in pieces of different lengths, and checks that the output is the same.
     fn printed(kind: Kind, bytes: &[u8]) -> String {
         let of_pieces = |length: usize| {
             let mut out = Vec::new();
@@ -344,8 +326,8 @@ mod tests {
 
     #[test]
     fn what_terminals_obey_or_hide() {
-        // The characters include ESC, BEL, DEL, C1 CSI, ALM, ZWSP, ZWJ, LRM, PS, RLO, WJ, RLI, BOM,
-        // a tag, a soft hyphen, a Hangul filler, variation selectors and noncharacters.
+        // ESC, BEL, DEL, C1 CSI, ALM, ZWSP, ZWJ, LRM, PS, RLO, WJ, RLI, BOM, a tag, a soft hyphen,
+        // a Hangul filler, variation selectors, noncharacters and others.
         let hidden = "\x1b\x07\0\t\r\n\x7f\u{9b}\u{61c}\u{200b}\u{200d}\u{200e}\u{2028}\u{2029}\
                       \u{202e}\u{2060}\u{2067}\u{feff}\u{e0041}\u{ad}\u{3164}\u{fe0f}\u{e0100}\
                       \u{fdd0}\u{1ffff}";

@@ -1,14 +1,13 @@
-//! Writes an output file that gets its name only when it is complete. A file is never written
-//! through another user's link.
+//! Writes an output file that gets its name when it is complete. A file is not written through
+//! another user's link.
 //!
-//! An incomplete trace that looks complete would be worse than no trace, and it would also replace
-//! an earlier file. So the output is written to an unnamed file in the same directory
-//! (`O_TMPFILE`), which gets its name at the end. If the program ends before that, even by
-//! `SIGKILL`, no file remains. If the file system does not support unnamed files, or `/proc` is not
-//! mounted, the new file has a random name, `.counterpoint-….tmp`. It is removed if something
-//! fails, and if SIGINT, SIGTERM, SIGHUP or SIGQUIT ends the program. A file that replaces another
-//! file also has such a name for a moment, until it is renamed. If no new file can be made in the
-//! directory, an existing file is overwritten, unless it has several names.
+//! An incomplete trace that looks complete would be worse than none, and would replace an earlier
+//! file. So the output is first an unnamed file in the same directory (`O_TMPFILE`). If the program
+//! ends before the file has a name, even by `SIGKILL`, no file remains. If the file system has no
+//! unnamed files, or `/proc` is not mounted, the new file has a random name, `.counterpoint-….tmp`.
+//! That file is removed if something fails, and on SIGINT, SIGTERM, SIGHUP and SIGQUIT. A file that
+//! replaces another one also has such a name for a moment. If the directory takes no new file, an
+//! existing file is overwritten, unless it has several names.
 //!
 //! How the file is written depends on what the name refers to:
 //!
@@ -22,9 +21,9 @@
 //! | a directory | refused |
 //!
 //! In a sticky directory that everybody may write to, such as `/tmp`, a link, a file or a FIFO is
-//! refused if it belongs neither to this user nor to the directory's owner. The kernel has the same
-//! rule (`fs.protected_symlinks`, `protected_regular`, `protected_fifos`; proc_sys_fs(5)), but it
-//! is not enabled everywhere, and `rename` is not subject to it.
+//! refused if it belongs neither to this user nor to the directory's owner. The kernel's same rule
+//! (`fs.protected_symlinks`, `protected_regular`, `protected_fifos`; proc_sys_fs(5)) is not enabled
+//! everywhere, and does not apply to `rename`.
 
 use std::ffi::CString;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -40,15 +39,13 @@ use crate::terminal::{Kind, Screen, progress};
 /// The number of links that the kernel follows (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
-/// A file that is being written; see the module's documentation.
 #[derive(Debug)]
 pub struct WholeFile {
     out: Screen<File>,
-    /// How the file will get its name; `None` if it already has its name or needs none.
+    /// `None` if the file has its name or needs none.
     end: Option<Naming>,
 }
 
-/// How a new file gets its name.
 #[derive(Debug)]
 enum Naming {
     /// The file has no name yet.
@@ -59,7 +56,7 @@ enum Naming {
 
 impl WholeFile {
     /// Opens the output that `path` names, for text or data of the given kind. A new file gets this
-    /// name only in [`Self::finish`].
+    /// name in [`Self::finish`].
     pub fn create(path: &Path, kind: Kind) -> io::Result<Self> {
         if path.as_os_str() == "-" {
             return descriptor(io::stdout().as_fd(), kind);
@@ -72,8 +69,8 @@ impl WholeFile {
             }
             Place::Special(path, old) => return direct(same(open(&path, 0)?, &old)?, kind),
             Place::File(path, old) => {
-                // The old file is opened to check that it may be written to, so that a protected
-                // file is not replaced.
+                // Opening checks that the old file may be written to: a protected file is not
+                // replaced.
                 same(open(&path, 0)?, &old)?;
                 (path, Some(old))
             }
@@ -81,15 +78,14 @@ impl WholeFile {
         };
         match (fresh(&target), old) {
             (Ok((file, end)), old) => {
-                // `whole` is created before `take_mode` is called: if that call fails, `whole` is
-                // dropped, and this removes the file.
+                // If `take_mode` fails, dropping `whole` removes the file.
                 let whole = Self { out: Screen::new(file, kind, false), end: Some(end) };
                 if let Some(old) = old {
                     take_mode(whole.out.inner(), &old)?;
                 }
                 Ok(whole)
             }
-            // No new file can be created in the directory, so the existing file is overwritten.
+            // The directory takes no new file.
             (Err(_), Some(old)) if old.nlink() == 1 => {
                 direct(same(open(&target, libc::O_TRUNC)?, &old)?, kind)
             }
@@ -129,18 +125,18 @@ impl Write for WholeFile {
     }
 }
 
-/// The place to which an output is written.
+/// Where an output is written.
 #[derive(Debug)]
 pub enum Written {
-    /// The output is a new or replaced file in this directory.
+    /// A new or replaced file in this directory.
     In(PathBuf),
-    /// The output is written directly to this device or FIFO.
+    /// Directly to this device or FIFO.
     Itself(PathBuf),
-    /// The output is written to a descriptor that is already open.
+    /// To a descriptor that is already open.
     Open,
 }
 
-/// Returns the place to which [`WholeFile::create`] would write.
+/// Where [`WholeFile::create`] would write.
 pub fn written(path: &Path) -> io::Result<Written> {
     if path.as_os_str() == "-" {
         return Ok(Written::Open);
@@ -152,7 +148,7 @@ pub fn written(path: &Path) -> io::Result<Written> {
     })
 }
 
-/// The kind of file to which a path refers.
+/// What a path refers to.
 enum Place {
     New(PathBuf),
     File(PathBuf, Metadata),
@@ -201,15 +197,15 @@ pub fn directory(path: &Path) -> &Path {
     }
 }
 
-/// Returns the number of the descriptor of this process that `path` names, if it names one.
+/// Returns the descriptor of this process that `path` names, if any.
 fn own_descriptor(path: &Path) -> Option<i32> {
     let number: i32 = path.file_name()?.to_str()?.parse().ok()?;
     let ours = fs::canonicalize("/proc/self/fd").ok()?;
     (fs::canonicalize(directory(path)).ok()? == ours).then_some(number)
 }
 
-/// Returns an error if `path` is in a sticky directory to which everybody can write, and another
-/// user may have put the file there.
+/// Returns an error if another user may have put the file into a sticky directory to which
+/// everybody can write.
 fn allowed(path: &Path, found: &Metadata) -> io::Result<()> {
     const EVERYBODY: u32 = libc::S_ISVTX | libc::S_IWOTH;
     let around = fs::metadata(directory(path))?;
@@ -232,14 +228,13 @@ fn allowed(path: &Path, found: &Metadata) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::PermissionDenied, why))
 }
 
-/// Gives a new file the permissions of the file that it replaces, but gives nobody more rights than
-/// the old file did.
+/// Gives a new file the permissions of the file that it replaces, and nobody more rights than the
+/// old file did.
 ///
-/// The new file belongs to the user of this process, even if another user owned the old one.
-/// Set-user-id and set-group-id bits are never copied, because another user's file would become a
-/// program that runs with this user's rights. If the old file belonged to another user, its mode
-/// can only remove permissions that a new file has. The same holds for the group if the new file
-/// cannot have the old file's group.
+/// The new file belongs to this user, even if the old one did not. Set-user-id and set-group-id
+/// bits are never copied, because another user's file would become a program that runs with this
+/// user's rights. If another user owned the old file, its mode can only remove permissions of a new
+/// file. The same holds for the group if the new file cannot have the old file's group.
 fn take_mode(file: &File, old: &Metadata) -> io::Result<()> {
     const GROUP: u32 = 0o070;
     let new = file.metadata()?;
@@ -261,8 +256,8 @@ fn open(path: &Path, flags: i32) -> io::Result<File> {
     OpenOptions::new().write(true).custom_flags(flags).open(path)
 }
 
-/// Returns `file` if it is the file that `looked_at` describes. Otherwise, it was replaced after
-/// the check, and this returns an error.
+/// Returns `file` if it is the file that `looked_at` describes. Otherwise it was replaced after the
+/// check, which is an error.
 fn same(file: File, looked_at: &Metadata) -> io::Result<File> {
     let opened = file.metadata()?;
     if (opened.dev(), opened.ino()) == (looked_at.dev(), looked_at.ino()) {
@@ -322,15 +317,14 @@ fn c_path(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
-/// A file with a random name. It is removed when this value is dropped, unless it has been renamed.
+/// A file with a random name, which is removed on drop unless it was renamed.
 #[derive(Debug)]
 struct Temporary {
     path: PathBuf,
 }
 
 impl Temporary {
-    /// Calls `make` with a random path in the directory of `target`. If a file with this name
-    /// exists, another name is tried.
+    /// Calls `make` with a random path in the directory of `target`, until the name is free.
     fn make<T>(target: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(Self, T)> {
         loop {
             let path = target.with_file_name(format!(".counterpoint-{:016x}.tmp", random()?));
@@ -349,8 +343,7 @@ impl Temporary {
 
     fn rename(self, target: &Path) -> io::Result<()> {
         fs::rename(&self.path, target)?;
-        // When `self` is dropped, there is no file to remove, because the file now has another
-        // name.
+        // Dropping `self` finds no file, because the file now has another name.
         Ok(())
     }
 }
@@ -362,11 +355,10 @@ impl Drop for Temporary {
     }
 }
 
-/// Returns a random number. It is used for names that nobody should be able to guess.
+/// Returns a random number, for names that nobody should be able to guess.
 pub fn random() -> io::Result<u64> {
     let mut bytes = [0u8; 8];
-    // The system call is used directly, because the oldest glibc that the release supports has no
-    // function `getrandom`.
+    // The oldest glibc that the release supports has no function `getrandom`.
     //
     // SAFETY: the kernel writes at most `bytes.len()` bytes to `bytes`.
     let got = unsafe { libc::syscall(libc::SYS_getrandom, bytes.as_mut_ptr(), bytes.len(), 0) };

@@ -9,8 +9,8 @@ use crate::failure::Failure;
 use crate::inherited;
 use crate::terminal::is_quiet;
 
-/// Replaces this process by the program that has all commands, and passes the same arguments to it.
-/// Returns only if this fails, with the reason.
+/// Replaces this process by the program that has all commands, with the same arguments. Returns the
+/// reason if this fails.
 pub fn become_it() -> Failure {
     let mut words = std::env::args_os();
     let name = words.next();
@@ -27,8 +27,8 @@ pub fn become_it() -> Failure {
         .hint("`cargo xtask dist` builds both programs into dist/; copy that folder as a whole")
 }
 
-/// Returns a line that summarizes the profile, or the reason why there is no such line. `shown` is
-/// the path as the user typed it. `has_page` means that the page of the profile is made, too.
+/// Returns a line that summarizes the profile, or why there is none. `shown` is the path as the
+/// user typed it. `has_page` says that a page is made, too.
 pub fn summary(profile: &Path, shown: &Path, has_page: bool) -> String {
     let asked = program().and_then(|whole| {
         let mut command = Command::new(&whole);
@@ -47,22 +47,21 @@ pub fn summary(profile: &Path, shown: &Path, has_page: bool) -> String {
 }
 
 /// Returns the command that writes the page of a profile, or of the comparison of a series. The
-/// command runs in a separate process, which gives up its rights. If it fails, this process does
-/// not fail. `named` means that the page may use files whose paths are in the profile.
+/// command runs in a separate process, which gives up its rights and may fail without this one.
+/// With `named`, the page may use files whose paths are in the profile.
 pub fn page<const WHOLE: bool>(
     command: &str,
     profile: &Path,
     page: &Path,
     named: bool,
 ) -> Result<Command, String> {
-    // `/proc/self/exe` is used because the file of this program may have been replaced after the
-    // program started.
+    // The file of this program may have been replaced since its start.
     let whole = if WHOLE { PathBuf::from("/proc/self/exe") } else { program()? };
     let mut start = Command::new(&whole);
     if let Some(name) = std::env::args_os().next() {
         start.arg0(name);
     }
-    // Option and path are passed as one word, because a path may begin with a dash.
+    // One word, because a path may begin with a dash.
     let mut html = OsString::from("--html=");
     html.push(page);
     start.args(is_quiet().then_some("--quiet"));

@@ -1,27 +1,25 @@
-//! Decodes AArch64. Control flow and accesses follow from fixed fields of each word (Arm
-//! Architecture Reference Manual, DDI 0487, C4.1); yaxpeax-arm writes the text.
+//! Decodes AArch64 from fixed fields of each word (Arm Architecture Reference Manual, DDI 0487,
+//! C4.1). yaxpeax-arm writes the text.
 
 use yaxpeax_arch::{Decoder, U8Reader};
 use yaxpeax_arm::armv8::a64::InstDecoder;
 
 use crate::insn::{Class, Flow, Insn, Memory, Op, Register};
 
-/// The register number that encodes the stack pointer or the zero register.
+/// The stack pointer or the zero register.
 const SP: u32 = 31;
-/// The register with the return address.
+/// The return address.
 const LINK: u32 = 30;
 
-/// Returns the bits `low` to `high` of a word.
 const fn bits(word: u32, high: u32, low: u32) -> u32 {
     word >> low & (u32::MAX >> (31 - (high - low)))
 }
 
-/// Returns a field as a signed number.
 const fn signed(value: u32, width: u32) -> i64 {
     ((value << (32 - width)) as i32 >> (32 - width)) as i64
 }
 
-/// Decodes the instruction at the beginning of `bytes`, whose address is `at`.
+/// Decodes the instruction at the address `at`, where `bytes` begin.
 pub fn decode(bytes: &[u8], at: u64) -> Option<Insn> {
     let word = u32::from_le_bytes(*bytes.first_chunk()?);
     let mut insn = Insn {
@@ -41,7 +39,7 @@ pub fn decode(bytes: &[u8], at: u64) -> Option<Insn> {
         0b0111 | 0b1111 => vector(word, &mut insn),
         0b0010 => scalable(word, &mut insn),
         0b0000 if bits(word, 31, 31) == 1 => insn.class.bits |= Class::SCALABLE,
-        // These words are permanently undefined.
+        // Permanently undefined.
         0b0000 => insn.flow = Flow::End,
         _ => {}
     }
@@ -56,7 +54,7 @@ pub fn text(bytes: &[u8], at: u64) -> Option<String> {
         Ok(instruction) => instruction.to_string(),
         Err(_) => return Some(format!(".word 0x{:08x}", u32::from_le_bytes(*four))),
     };
-    // The decoder writes the targets of branches and other addresses as distances from the instruction.
+    // The decoder writes addresses as distances from the instruction.
     let Some((before, distance)) = text.rsplit_once('$') else { return Some(text) };
     let (sign, digits) = distance.split_at(distance.len().min(1));
     let distance = u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok()?;
@@ -69,12 +67,12 @@ pub fn text(bytes: &[u8], at: u64) -> Option<String> {
     Some(format!("{before}0x{target:x}"))
 }
 
-/// Returns the bit of a general register in [`Insn::writes`]; 0 for the zero register.
+/// Returns the bit in [`Insn::writes`]; 0 for the zero register.
 fn written(register: u32) -> u32 {
     if register == SP { 0 } else { 1 << register }
 }
 
-/// Returns a register as it is used in [`Op`]. The number 31 is the zero register here.
+/// Returns a register for [`Op`]. 31 is the zero register here.
 fn named(register: u32) -> Option<Register> {
     (register != SP).then_some(register as Register)
 }
@@ -101,7 +99,7 @@ fn immediate(word: u32, insn: &mut Insn) {
             let number = if bits(word, 30, 30) == 1 { -number } else { number };
             let flags = bits(word, 29, 29) == 1;
             if !(flags && to == SP) {
-                // If the instruction sets no flags, 31 is the stack pointer.
+                // Without flags, 31 is the stack pointer.
                 insn.writes = 1 << to;
                 if wide {
                     insn.op = Op::Add(to8, from as Register, number);
@@ -109,7 +107,7 @@ fn immediate(word: u32, insn: &mut Insn) {
             }
         }
         0b100 => {
-            // In AND, ORR and EOR, 31 is the stack pointer; in ANDS it is the zero register.
+            // 31 is the stack pointer in AND, ORR and EOR, and the zero register in ANDS.
             let operation = bits(word, 30, 29);
             if operation != 0b11 {
                 insn.writes = 1 << to;
@@ -214,7 +212,7 @@ fn branch(word: u32, insn: &mut Insn) {
 fn of_registers(word: u32, insn: &mut Insn) {
     let (to, first, second) = (bits(word, 4, 0), bits(word, 9, 5), bits(word, 20, 16));
     let (group, wide) = (bits(word, 28, 21), bits(word, 31, 31) == 1);
-    // Conditional comparisons, and operations that only set flags, have other fields in these bits.
+    // Conditional comparisons, and operations that only set flags.
     let no_result = group == 0b1101_0010 || group == 0b1101_0000 && bits(word, 15, 10) != 0;
     if no_result {
         return;
@@ -239,7 +237,7 @@ fn of_registers(word: u32, insn: &mut Insn) {
 
 fn vector(word: u32, insn: &mut Insn) {
     let to = bits(word, 4, 0);
-    // `movi d0, #…` is encoded as an operation on vectors of 64 bits, but sets a scalar.
+    // `movi d0, #…` sets a scalar.
     let is_one = word & 0xfff8_fc00 == 0x2f00_e400;
     let width = match (bits(word, 31, 30), bits(word, 28, 28)) {
         _ if is_one => Class::SCALAR,
@@ -266,13 +264,13 @@ fn vector(word: u32, insn: &mut Insn) {
     }
 }
 
-/// Whether a vector operation has operands of 64 and of 128 bits. Such an operation counts as one of 128 bits.
+/// Whether a vector operation has operands of 64 and of 128 bits. It counts as one of 128 bits.
 fn widens(word: u32) -> bool {
     let (group, opcode) = (bits(word, 28, 24), bits(word, 16, 12));
     match (group, bits(word, 21, 21), bits(word, 11, 10)) {
-        // Operations with three registers of different widths.
+        // Three registers of different widths.
         (0b01110, 1, 0b00) => true,
-        // Operations that narrow or widen one register.
+        // Narrows or widens one register.
         (0b01110, 1, 0b10) if bits(word, 20, 17) == 0 => {
             matches!(opcode, 0b10010 | 0b10011 | 0b10100 | 0b10110 | 0b10111)
         }
@@ -290,11 +288,10 @@ fn widens(word: u32) -> bool {
 fn scalable(word: u32, insn: &mut Insn) {
     insn.class.bits |= Class::SCALABLE;
     let top = bits(word, 31, 24);
-    // These groups have results in general registers: counts and the length of vectors.
+    // Results in general registers: counts and the length of vectors.
     if top == 0x04 && bits(word, 21, 21) == 1 || matches!(top, 0x05 | 0x25) {
         insn.writes = written(bits(word, 4, 0));
     }
-    // Loads and stores of vectors.
     match top {
         0x84 | 0x85 | 0xa4 | 0xa5 | 0xc4 | 0xc5 => insn.class.bits |= Class::LOAD,
         0xe4 | 0xe5 => insn.class.bits |= Class::STORE,
@@ -302,7 +299,6 @@ fn scalable(word: u32, insn: &mut Insn) {
     }
 }
 
-/// Decodes loads and stores.
 fn access(word: u32, insn: &mut Insn) {
     let is_vector = bits(word, 26, 26) == 1;
     let mut memory = Memory { base: Some(bits(word, 9, 5) as Register), ..Memory::default() };
@@ -313,7 +309,7 @@ fn access(word: u32, insn: &mut Insn) {
         (0b001, 0b00) if !is_vector => exclusive(word, insn, &mut memory),
         (0b001, _) if is_vector => structure(word, insn, &mut memory),
         (0b011, 0b01) if bits(word, 11, 10) == 0 && bits(word, 21, 21) == 0 && !is_vector => {
-            // Loads with acquire and stores with release, which have an offset.
+            // Loads with acquire and stores with release.
             memory.displacement = signed(bits(word, 20, 12), 9);
             let bytes = 1_u16 << bits(word, 31, 30);
             general(word, bits(word, 23, 22), bytes, insn, &mut memory)
@@ -321,8 +317,7 @@ fn access(word: u32, insn: &mut Insn) {
         _ => None,
     };
     let Some(bytes) = known else {
-        // These are operations on memory tags and copies of memory. Their size is not known, so the
-        // registers in both fields count as written.
+        // Operations on memory tags and copies of memory. Both fields count as written.
         insn.writes = written(bits(word, 4, 0)) | written(bits(word, 20, 16));
         return;
     };
@@ -342,12 +337,11 @@ fn access(word: u32, insn: &mut Insn) {
     }
 }
 
-/// Returns the class of a load or store of one vector register of this size.
 fn vector_class(bytes: u16) -> u16 {
     if bytes == 16 { Class::VECTOR_128 } else { Class::SCALAR }
 }
 
-/// Decodes a load or store of one general register, and returns its bytes.
+/// Decodes an access to one general register, and returns its bytes.
 fn general(
     word: u32,
     operation: u32,
@@ -364,7 +358,6 @@ fn general(
                 known => Op::Store(known.filter(|_| bytes == 8), bytes),
             };
         }
-        // A prefetch accesses no bytes.
         0b10 if bytes == 8 => return Some(0),
         _ => {
             memory.read = true;
@@ -452,7 +445,7 @@ fn single(word: u32, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
     } else if bits(word, 11, 10) == 0b10 {
         let scale = if bits(word, 12, 12) == 1 { bytes as u8 } else { 1 };
         memory.index = Some((bits(word, 20, 16) as Register, scale));
-        // The value of a 32-bit index is not followed.
+        // A 32-bit index is not followed.
         memory.strange = bits(word, 14, 13) != 0b11 || bits(word, 20, 16) == SP;
     } else if bits(word, 11, 10) == 0b00 && !is_vector {
         return atomic(word, bytes, insn, memory);
@@ -470,7 +463,7 @@ fn single(word: u32, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
     general(word, operation, bytes, insn, memory)
 }
 
-/// Decodes atomic operations in one instruction, and loads with acquire (LDAPR).
+/// Decodes atomic operations, and loads with acquire (LDAPR).
 fn atomic(word: u32, bytes: u16, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
     if bits(word, 15, 12) == 0b1100 && bits(word, 20, 16) == SP {
         return general(word, 0b01, bytes, insn, memory);
@@ -510,11 +503,11 @@ fn exclusive(word: u32, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
     }
 }
 
-/// Decodes loads and stores of several vectors, or of elements.
+/// Decodes accesses to several vectors, or to elements.
 fn structure(word: u32, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
     let is_load = bits(word, 22, 22) == 1;
     (memory.read, memory.written) = (is_load, !is_load);
-    // If the instruction accesses one element, bit 30 is a part of the element's index.
+    // For one element, bit 30 belongs to the element's index.
     let is_element = bits(word, 24, 24) == 1 && bits(word, 15, 14) != 0b11;
     let full = if bits(word, 30, 30) == 1 || is_element { 16 } else { 8 };
     insn.class.bits |= if full == 16 { Class::VECTOR_128 } else { Class::VECTOR_64 };

@@ -1,8 +1,7 @@
 //! Finds the functions that the calls of a function reach.
 //!
-//! A call names the address of the function, or the address of a *stub*, which jumps to the address
-//! in a slot. An indirect call uses an address that the function has loaded from a slot, or a
-//! constant address. Other indirect calls are not followed: the program decides what they reach.
+//! A call names the function's address, or that of a *stub*, which jumps to the address in a slot.
+//! An indirect call is followed if its address is a constant, or was loaded from a slot.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +10,14 @@ use crate::image::Image;
 use crate::insn::{Flow, Insn};
 use crate::values::{Value, World};
 
-/// Returns the first address of the function that each call reaches, by the address of the call.
+/// Returns the first address of each called function, by the address of the call.
 pub fn find(code: &Code, world: &World, image: &Image) -> BTreeMap<u64, u64> {
     let mut reader = Reader::new(image);
     let mut found = BTreeMap::new();
     code.walk(world, |_, _, insn, state| {
         let callee = match (insn.flow, state.callee(world, insn)) {
-            // In an object file, only a relocation may say what a call reaches. The address in the
-            // call is then the address of the next instruction.
+            // In an object file, only a relocation may say what a call reaches. The address is then
+            // that of the next instruction.
             (Flow::Call(to), _) if to != insn.end() => Some(through_stub(&mut reader, image, to)),
             (Flow::CallTo(_), Some(Value::Number(to))) => Some(to),
             (Flow::CallTo(_), Some(Value::InMemory(slot))) => image.in_slot(slot),
@@ -29,9 +28,9 @@ pub fn find(code: &Code, world: &World, image: &Image) -> BTreeMap<u64, u64> {
     found
 }
 
-/// Returns the function that a call of `to` reaches. `to` may be the address of a stub.
+/// Returns the called function. `to` may be a stub.
 fn through_stub(reader: &mut Reader<'_>, image: &Image, to: u64) -> u64 {
-    // A stub may begin with an instruction that marks the targets of indirect jumps (`endbr64`).
+    // A stub may begin with `endbr64`, which marks the targets of indirect jumps.
     let first = reader.at(to);
     let second = first.filter(is_mark).and_then(|insn| reader.at(insn.end()));
     let slot = [first, second].into_iter().flatten().find_map(|insn| match insn.flow {

@@ -1,24 +1,24 @@
-//! Defines the reasons why machine code cannot be analysed.
+//! Why machine code cannot be analysed.
 
-/// The reason why machine code cannot be analysed.
+/// Why machine code cannot be analysed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodeError {
     /// The file is not a 64-bit ELF file, or is damaged.
     #[error("not an ELF file that can be read: {0}")]
     Elf(String),
-    /// The file's code is for another architecture.
+    /// The code is for another architecture.
     #[error("code of {0} cannot be decoded (only x86-64 and little-endian AArch64 can)")]
     Machine(String),
-    /// A part of the code is larger than in any real program.
+    /// A part is larger than in any real program.
     #[error("the {what} has {bytes} bytes, more than can be read")]
     TooLarge {
-        /// The part that is too large: `file`, `function`, …
+        /// The part: `file`, `function`, …
         what: &'static str,
-        /// The size of this part.
+        /// The part's size.
         bytes: u64,
     },
-    /// No code uses the module's descriptor.
+    /// No code uses the descriptor.
     #[error("no instrumented function was found in the code")]
     NoFunction,
 }

@@ -1,11 +1,8 @@
-//! Finds the hooks (the inserted code at the start and end of hits) of each id in the machine code
-//! of a function.
+//! Finds the hooks of each id in the machine code of a function.
 //!
-//! The code of a hook shows the id: the hook counts in the entry `table + id × 128`. The table is
-//! the value that the call of the descriptor's `enter` returned. So this module follows this one
-//! value (see [`crate::values`]) to find each access to an entry. The offset of the access gives
-//! the id and the field. The instrumenter has to add nothing to the code for this, and it also
-//! works in code without symbols.
+//! A hook counts in the entry `table + id × 128`, where the table is what the descriptor's `enter`
+//! returned. So this module follows this value ([`crate::values`]) to the accesses to entries,
+//! whose offsets give the id and the field. The code needs no symbols or other additions for this.
 //!
 //! ```text
 //!   begin: the block that adds to `hits`      end: the block that adds to `ended`
@@ -21,30 +18,29 @@ use crate::graph::Code;
 use crate::insn::{Flow, Op};
 use crate::values::{Value, World};
 
-/// Bytes of an entry of a table.
 const ENTRY: i64 = size_of::<Entry>() as i64;
 
-/// The hooks of one id in one function.
+/// The hooks of an id in one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gates {
-    /// Blocks in which hits begin.
+    /// Where hits begin.
     pub begins: BTreeSet<usize>,
-    /// Blocks in which hits end.
+    /// Where hits end.
     pub ends: BTreeSet<usize>,
-    /// All blocks with hooks of this id.
+    /// The blocks with hooks of this id.
     pub blocks: BTreeSet<usize>,
 }
 
-/// The hooks in a function, with all their instructions.
+/// The hooks of a function.
 #[derive(Clone, Debug, Default)]
 pub struct Hooks {
-    /// The gates by the id of the function or loop.
+    /// By the id.
     pub gates: BTreeMap<u32, Gates>,
-    /// For each instruction of the function, whether it belongs to a hook.
+    /// Whether each instruction of the function belongs to a hook.
     pub is_hook: Vec<bool>,
 }
 
-/// Finds the hooks of a function; `ids` is the number of the module's ids.
+/// Finds the hooks of a function. The module has `ids` ids.
 pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
     let mut gates: BTreeMap<u32, Gates> = BTreeMap::new();
     let mut hook_blocks = BTreeSet::new();
@@ -74,8 +70,8 @@ pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
                 let field = at.wrapping_sub(world.descriptor);
                 if field < size_of::<Module>() as u64 {
                     is_hook[index] = true;
-                    // The request for the table is among the first instructions of the function,
-                    // and not all of these belong to a hook.
+                    // The request for the table is at the start of the function, where not all
+                    // instructions belong to a hook.
                     if field != enter_field {
                         hook_blocks.insert(block);
                     }
@@ -113,8 +109,7 @@ pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
             _ => {}
         }
     });
-    // If no hits begin in a function, the function is not instrumented. If such a function reads
-    // the clock, it does so for its own purposes.
+    // Without a begin, the function is not instrumented, and reads the clock for its own purposes.
     if gates.values().all(|gates| gates.begins.is_empty()) {
         return Hooks { gates: BTreeMap::new(), is_hook: vec![false; code.insns.len()] };
     }
@@ -128,8 +123,7 @@ pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
     Hooks { gates, is_hook }
 }
 
-/// `block` ends with a branch to a hook. Marks this branch, and the comparison before it, as parts
-/// of the hook.
+/// Marks the branch at the end of `block`, which leads to a hook, and the comparison before it.
 fn branch_to_hook(code: &Code, block: usize, is_hook: &mut [bool]) {
     let insns = code.of(block);
     let first = code.blocks[block].first;

@@ -1,9 +1,9 @@
-//! Builds the control-flow graph of a function in machine code, from the instructions that can be
-//! reached from the function's first instruction.
+//! The control-flow graph of a function in machine code, from the instructions that its first
+//! instruction can reach.
 //!
-//! A call is assumed to return. A jump to the beginning of another function leaves this one. A jump
-//! through a table is followed if the table is found. Otherwise, the code that only this jump
-//! reaches is missing, and the graph counts the jump as unknown.
+//! A call is assumed to return, and a jump to the beginning of another function leaves this one. A
+//! jump through a table is followed if the table is found. Otherwise the jump counts as unknown,
+//! and code that only this jump reaches is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,46 +19,44 @@ use crate::{arm, x86};
 
 /// The largest number of instructions of one function.
 const MOST_INSNS: usize = 1 << 18;
-/// The largest number of stack slots whose values are stored, over all blocks of a function.
+/// The largest number of remembered stack slots, over all blocks of a function.
 const MOST_SLOTS: usize = 1 << 22;
-/// The largest number of entries of one jump table.
+/// The largest number of entries of a jump table.
 const MOST_JUMPS: u64 = 4096;
-/// The largest number of times that a function is read. It is read again each time that jump tables
-/// were found.
+/// How often a function is read. It is read again after jump tables were found.
 const MOST_ROUNDS: usize = 8;
 
 /// A basic block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
-    /// Index of the block's first instruction.
+    /// The first instruction.
     pub first: usize,
-    /// The index after the block's last instruction.
+    /// After the last instruction.
     pub end: usize,
 }
 
 /// A function in machine code.
 #[derive(Clone, Debug)]
 pub struct Code {
-    /// The instructions, by address.
+    /// By address.
     pub insns: Vec<Insn>,
-    /// The blocks, by address. [`Code::entry`] is the one that control enters first.
+    /// By address.
     pub blocks: Vec<Block>,
-    /// The successors of each block. Node 0 comes before the entry block: block `i` is node `i +
-    /// 1`.
+    /// Node 0 comes before the entry block: block `i` is node `i + 1`.
     pub graph: Graph,
-    /// The graph with all edges reversed.
+    /// With reversed edges.
     pub reversed: Graph,
     pub dominators: Dominators,
     pub loops: Loops,
-    /// The values that are known at the start of each block; `None` if control does not reach it.
+    /// The values at the start of each block; `None` if control does not reach it.
     pub states: Vec<Option<State>>,
-    /// Number of jumps whose targets are not known.
+    /// Jumps whose targets are not known.
     pub unknown_jumps: usize,
-    /// The block at the entry.
+    /// The block that control enters first.
     pub entry: usize,
 }
 
-/// Decodes one instruction of an image.
+/// Decodes instructions of an image.
 pub struct Reader<'a> {
     image: &'a Image,
     x86: X86,
@@ -69,7 +67,7 @@ impl<'a> Reader<'a> {
         Self { image, x86: X86::default() }
     }
 
-    /// Returns the instruction at an address. `None` if there is no code, or no instruction.
+    /// Returns the instruction at an address, if there is one.
     pub fn at(&mut self, address: u64) -> Option<Insn> {
         let bytes = self.image.code(address)?;
         match self.image.machine {
@@ -79,7 +77,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the text of an instruction.
+    /// Returns an instruction's text.
     pub fn text(&self, insn: &Insn) -> String {
         let bytes = self.image.code(insn.at).unwrap_or_default();
         let text = match self.image.machine {
@@ -127,7 +125,7 @@ impl Code {
         let mut blocks: Vec<Block> = Vec::new();
         for (i, insn) in insns.iter().enumerate() {
             match blocks.last_mut() {
-                // If instructions overlap, each of them begins a block of its own.
+                // Overlapping instructions each begin a block.
                 Some(block) if !leaders.contains(&insn.at) && insns[i - 1].end() == insn.at => {
                     block.end = i + 1;
                 }
@@ -181,7 +179,6 @@ impl Code {
         self.reversed.of(block as u32 + 1).iter().filter(|node| **node > 0).map(|n| *n as usize - 1)
     }
 
-    /// Computes the known values at the start of each block.
     fn interpret(&mut self, world: &World) -> Result<(), CodeError> {
         if self.blocks.is_empty() {
             return Ok(());
@@ -190,8 +187,8 @@ impl Code {
         let mut work = vec![self.entry];
         let mut slots = 0;
         let mut queued = vec![false; self.blocks.len()];
-        // The budget limits the number of interpreted instructions. Each value can change several
-        // times, but real functions need only a few visits of each block.
+        // The number of interpreted instructions is limited. A value can change several times, but
+        // real functions need a few visits of each block.
         let mut budget = 64 * self.insns.len() + (1 << 16);
         while let Some(block) = work.pop() {
             queued[block] = false;
@@ -224,8 +221,7 @@ impl Code {
         Ok(())
     }
 
-    /// Calls `each` with each instruction that control reaches, and with the values that are known
-    /// before it.
+    /// Calls `each` with each reached instruction, and the values before it.
     pub fn walk(&self, world: &World, mut each: impl FnMut(usize, usize, &Insn, &State)) {
         for (block, state) in self.states.iter().enumerate() {
             let Some(mut state) = state.clone() else { continue };
@@ -236,7 +232,7 @@ impl Code {
         }
     }
 
-    /// Finds the targets of jumps through tables that were not followed yet.
+    /// Finds the targets of jumps through new tables.
     fn jumps(
         &mut self,
         image: &Image,
@@ -258,7 +254,7 @@ impl Code {
                     return;
                 }
             };
-            // The table ends at the first entry that does not lead into the function.
+            // The table ends at the first entry that leads out of the function.
             let Some((start, end)) = own.filter(|(start, end)| end > start) else {
                 unknown += 1;
                 return;
@@ -283,12 +279,12 @@ impl Code {
     }
 }
 
-/// Whether a jump to `to` leaves the function, because another function begins at `to`.
+/// Whether a jump leaves the function, because another one begins there.
 fn leaves(to: u64, own: Option<(u64, u64)>, image: &Image) -> bool {
     match own {
         Some((start, end)) if (start..end).contains(&to) => false,
         Some((start, _)) => {
-            // Rarely executed parts of a function have symbols of their own.
+            // Rarely executed parts have symbols of their own.
             let is_part = image.function_at(to).is_some_and(|f| f.name.contains(".cold"));
             to != start && image.is_entry(to) && !is_part
         }
@@ -304,7 +300,7 @@ fn targets(insn: &Insn, tables: &BTreeMap<u64, Vec<u64>>) -> Vec<u64> {
     }
 }
 
-/// Returns all instructions that can be reached from `start`, sorted by address.
+/// Returns the instructions that `start` reaches, by address.
 fn reach(
     image: &Image,
     start: u64,
@@ -323,8 +319,7 @@ fn reach(
             insns.insert(at, insn);
             work.extend(targets(&insn, tables).into_iter().filter(|to| !leaves(*to, own, image)));
             let ends = matches!(insn.flow, Flow::Jump(_) | Flow::JumpTo(_) | Flow::End);
-            // A call at the end of a function may not return. Then the next function may follow the
-            // call.
+            // A call at the end of a function may not return, and the next function may follow.
             let at_end = own.is_some_and(|(start, end)| {
                 end > start && insn.end() == end
                     || insn.end() != start && image.is_entry(insn.end())

@@ -1,8 +1,7 @@
-//! Represents machine code and data by their addresses. They come from a file, or were copied out
-//! of a process.
+//! Machine code and data by address, from a file or copied out of a process.
 //!
-//! Files and copies may come from anybody. So an image copies at most twice a file's bytes, or
-//! [`MOST_BYTES`] of a process, looks up addresses before it uses them, and checks their sums.
+//! Both may come from anybody. So an image copies at most twice a file's bytes, or [`MOST_BYTES`]
+//! of a process, and looks up addresses before it uses them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,18 +22,18 @@ use links::Outside;
 
 /// Larger files are not read.
 pub const MOST_BYTES: u64 = 1 << 30;
-/// The largest number of symbols and of entries of unwind tables that are read.
+/// The largest number of symbols, and of entries of unwind tables.
 const MOST_NAMES: usize = 1 << 22;
-/// The largest number of bytes of symbol names that are read, for each byte of the file. Without
-/// this limit, any number of symbols could share one name that is as long as the file.
+/// The bytes of symbol names that are read, for each byte of the file. Otherwise many symbols could
+/// share one name that is as long as the file.
 const NAMES_PER_BYTE: u64 = 8;
-/// A file may have at most one relocation for this many of its bytes. Without this limit, any
-/// number of sections could refer to the same relocations.
+/// A file may have one relocation for this many of its bytes. Otherwise many sections could refer
+/// to the same relocations.
 const RELOCATION_BYTES: u64 = 16;
-/// The largest number of segments, or of sections of an object file.
+/// The largest number of segments, or of an object file's sections.
 const MOST_SEGMENTS: usize = 4096;
 
-/// The architecture of an image.
+/// An architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
     /// x86-64.
@@ -43,7 +42,6 @@ pub enum Machine {
     Arm,
 }
 
-/// A part of an image.
 #[derive(Clone, Debug)]
 struct Segment {
     address: u64,
@@ -60,42 +58,41 @@ impl Segment {
 /// A function, from a symbol or an unwind table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// The function's first address.
+    /// The first address.
     pub start: u64,
-    /// The address after the function; equal to `start` if its size is not known.
+    /// The address after it; `start` if the size is not known.
     pub end: u64,
-    /// The function's name; empty without symbols.
+    /// Empty without symbols.
     pub name: String,
 }
 
-/// Code and data by address. The addresses are those of the ELF file or, for code without a file,
-/// those of the process.
+/// Code and data by address: those of the ELF file, or of the process for code without a file.
 #[derive(Clone, Debug)]
 pub struct Image {
     pub machine: Machine,
     /// The build id, if there is one.
     pub build_id: Option<Vec<u8>>,
-    /// The functions, sorted by address, with only one function for each start.
+    /// Sorted by address, one for each start.
     pub functions: Vec<Function>,
     segments: Vec<Segment>,
-    /// Ranges of addresses with the index of their segment, in ascending order: begin, end and
-    /// index. Where segments overlap, the first segment is used.
+    /// Begin and end of addresses, with the index of their segment, in ascending order. Of
+    /// overlapping segments, the first one is used.
     places: Vec<(u64, u64, usize)>,
     /// Bytes of the segments.
     total: u64,
-    /// The largest number of bytes that the segments may have together.
+    /// The largest allowed `total`.
     most: u64,
     /// Bytes of the file.
     file: u64,
-    /// Addresses of functions, by the addresses of the slots that contain them.
+    /// The functions in slots, by the addresses of the slots.
     slots: BTreeMap<u64, u64>,
-    /// Bytes of names of symbols that may still be read.
+    /// Bytes of symbol names that may still be read.
     names_left: u64,
 }
 
 impl Image {
-    /// Reads an ELF file: an executable, a shared object, or an object file. The sections of an
-    /// object file are placed one after the other, and the first one with code is at address 0.
+    /// Reads an executable, a shared object, or an object file. The sections of an object file are
+    /// placed one after the other, from address 0 on, code first.
     pub fn elf(bytes: &[u8]) -> Result<Self, CodeError> {
         if bytes.len() as u64 > MOST_BYTES {
             return Err(CodeError::TooLarge { what: "file", bytes: bytes.len() as u64 });
@@ -153,8 +150,8 @@ impl Image {
         Ok(image)
     }
 
-    /// Makes an image of pieces that were copied out of a process. If one of the pieces begins with
-    /// an ELF header, the program headers say where the code and the unwind table are.
+    /// Makes an image of pieces of a process. If a piece begins with an ELF header, the program
+    /// headers say where the code and the unwind table are.
     pub fn copied(machine: Machine, pieces: Vec<(u64, Vec<u8>)>) -> Result<Self, CodeError> {
         let mut image = Self {
             machine,
@@ -195,7 +192,7 @@ impl Image {
                 "a segment at {address:#x} ends beyond all addresses"
             )));
         }
-        // Several headers may refer to the same bytes, so the sum is limited.
+        // Several headers may refer to the same bytes.
         self.total += bytes.len() as u64;
         if self.total > self.most || self.segments.len() == MOST_SEGMENTS {
             return Err(CodeError::TooLarge { what: "sum of segments", bytes: self.total });
@@ -204,8 +201,7 @@ impl Image {
         Ok(())
     }
 
-    /// Computes the addresses of each segment, because code is looked up for each instruction, and
-    /// there may be thousands of segments.
+    /// Code is looked up for each instruction, and there may be thousands of segments.
     fn index(&mut self) {
         let mut places: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
         for (number, segment) in self.segments.iter().enumerate() {
@@ -232,9 +228,8 @@ impl Image {
         self.segments.get(*number).filter(|_| address < *end)
     }
 
-    /// Returns the address of the unwind table, from `.eh_frame_hdr` at `header`. Four bytes of
-    /// that section contain the distance from themselves to the table, in the form that all linkers
-    /// write.
+    /// Returns the address of the unwind table, from `.eh_frame_hdr` at `header`. Four of its bytes
+    /// are the distance from themselves to the table, in the form that linkers write.
     fn eh_frame(&self, header: u64) -> Option<u64> {
         const PC_RELATIVE_4: u8 = 0x1b;
         let bytes: &[u8; 8] = self.bytes(header)?.first_chunk()?;
@@ -242,8 +237,7 @@ impl Image {
         header.checked_add(4)?.checked_add_signed(i32::from_le_bytes([a, b, c, d]).into())
     }
 
-    /// Assigns addresses to the sections of an object file, and applies the relocations that code
-    /// uses.
+    /// Assigns addresses to an object file's sections, and applies the relocations of code.
     fn lay_out(&mut self, file: &ElfFile64<'_>) -> Result<Vec<(usize, u64)>, CodeError> {
         let mut places = Vec::new();
         let mut next = 0_u64;
@@ -318,15 +312,15 @@ impl Image {
         self.order();
     }
 
-    /// Reads functions from `.eh_frame`, which stripped files still have.
+    /// Stripped files still have `.eh_frame`.
     fn unwind_table(&mut self, bytes: &[u8], address: u64) {
         let mut section = EhFrame::new(bytes, LittleEndian);
         section.set_address_size(8);
         let bases = BaseAddresses::default().set_eh_frame(address);
         let mut entries = section.entries(&bases);
         let mut count = 0;
-        // Any number of functions may share one common entry, which can be as long as the table. So
-        // each common entry is parsed only once.
+        // Many functions may share one common entry, which can be as long as the table, so it is
+        // parsed once.
         let mut shared: HashMap<usize, CommonInformationEntry<_>> = HashMap::new();
         while let Ok(Some(entry)) = entries.next() {
             count += 1;
@@ -350,8 +344,7 @@ impl Image {
         }
     }
 
-    /// Sorts functions. Of several functions with the same start, keeps one: preferably one with a
-    /// name, and then one with a size.
+    /// Sorts functions, and keeps one for each start: preferably with a name, and then with a size.
     fn order(&mut self) {
         self.functions.sort_by(|a, b| {
             let size = |f: &Function| f.end > f.start;
@@ -376,13 +369,13 @@ impl Image {
         self.functions.binary_search_by_key(&address, |f| f.start).is_ok()
     }
 
-    /// Returns the bytes from an address to the end of the known bytes.
+    /// Returns the known bytes from an address on.
     pub fn bytes(&self, address: u64) -> Option<&[u8]> {
         let segment = self.segment_at(address)?;
         segment.bytes.get((address - segment.address) as usize..)
     }
 
-    /// Returns the bytes of code from an address to the end of the known code.
+    /// Returns the known code from an address on.
     pub fn code(&self, address: u64) -> Option<&[u8]> {
         if self.is_code(address) { self.bytes(address) } else { None }
     }
@@ -392,13 +385,13 @@ impl Image {
         self.segment_at(address).is_some_and(|segment| segment.executable)
     }
 
-    /// Returns the pieces of code: address and bytes.
+    /// Returns address and bytes of each piece of code.
     pub fn pieces(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let code = self.segments.iter().filter(|s| s.executable);
         code.map(|s| (s.address, s.bytes.as_slice()))
     }
 
-    /// Returns the addresses of the descriptors of the module with this identity.
+    /// Returns the descriptors of the module with this identity.
     pub fn descriptors(&self, identity: &[u8; 16]) -> Vec<u64> {
         let mut found = Vec::new();
         for segment in &self.segments {
@@ -417,8 +410,7 @@ impl Image {
         found
     }
 
-    /// Returns the descriptors in the image, with the identity, number of ids and mode of their
-    /// modules.
+    /// Returns the descriptors in the image.
     pub fn modules(&self) -> Vec<Described> {
         let mut found: Vec<Described> = Vec::new();
         for segment in &self.segments {
@@ -445,9 +437,9 @@ impl Image {
 pub struct Described {
     /// The descriptor's address.
     pub address: u64,
-    /// The identity of the module.
+    /// The module's identity.
     pub identity: [u8; 16],
-    /// The number of the module's ids.
+    /// How many ids the module has.
     pub ids: u32,
     /// The mode, as a number.
     pub mode: u32,
@@ -457,14 +449,13 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|four| u32::from_le_bytes(*four))
 }
 
-/// The fields of a program header that describe a segment in memory.
 struct Header {
     kind: u32,
     flags: u32,
     address: u64,
 }
 
-/// Returns the program headers to which a copy of an ELF header in memory refers.
+/// Returns the program headers of a copied ELF header.
 fn program_headers(bytes: &[u8]) -> Vec<Header> {
     let long = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
     let count = bytes.get(56..58).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));
@@ -477,7 +468,7 @@ fn program_headers(bytes: &[u8]) -> Vec<Header> {
     (0..usize::from(count.min(64))).map_while(header).collect()
 }
 
-/// Applies one relocation of an object file. Relocations that code does not use are ignored.
+/// Applies a relocation of an object file, if code uses its kind.
 fn relocate(
     machine: Machine,
     bytes: &mut [u8],
@@ -527,7 +518,7 @@ fn relocate(
     *four = new.to_le_bytes();
 }
 
-/// Writes the low 12 bits of an address into the immediate of a load, store or addition.
+/// Writes the low 12 bits of an address into an immediate.
 fn low12(old: u32, target: u64, scale: u32) -> u32 {
     (old & !(0xfff << 10)) | ((target as u32 & 0xfff) >> scale) << 10
 }

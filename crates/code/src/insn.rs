@@ -1,26 +1,25 @@
-//! Represents one machine instruction by its control flow, its memory operand, its effect on
-//! registers, and its kinds for counting. The decoders of both architectures return this form.
+//! A machine instruction, in a form for both architectures.
 
-/// The number of a general register in the architecture's encoding. On AArch64, 31 is the stack
-/// pointer; the zero register has no number here.
+/// A general register, by its number in the encoding. On AArch64, 31 is the stack pointer, and the
+/// zero register has no number.
 pub type Register = u8;
 
 /// An instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Insn {
-    /// The instruction's address.
+    /// The address.
     pub at: u64,
-    /// The instruction's length in bytes.
+    /// Length in bytes.
     pub length: u8,
     /// Where control continues.
     pub flow: Flow,
-    /// The effect of the instruction on general registers and the stack.
+    /// The effect on general registers and the stack.
     pub op: Op,
-    /// The general registers that the instruction writes, as bits.
+    /// The general registers that are written, as bits.
     pub writes: u32,
-    /// The instruction's memory operand.
+    /// The memory operand.
     pub memory: Option<Memory>,
-    /// The kinds that the instruction is counted as.
+    /// What the instruction counts as.
     pub class: Class,
 }
 
@@ -31,7 +30,7 @@ impl Insn {
     }
 }
 
-/// The place at which control continues after an instruction.
+/// Where control continues after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// The next instruction.
@@ -46,20 +45,20 @@ pub enum Flow {
     Call(u64),
     /// The address in a register, or, for `None`, in the memory operand is called.
     CallTo(Option<Register>),
-    /// The caller (a return), or nowhere (traps and invalid instructions).
+    /// The caller, or nowhere (traps and invalid instructions).
     End,
 }
 
-/// The effect of an instruction, if it is simple enough to be followed.
+/// An effect that is simple enough to be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// An effect that is not followed: the registers in `writes` have unknown values afterwards.
+    /// Not followed: the registers in `writes` become unknown.
     Other,
     /// Copies a register.
     Move(Register, Register),
     /// Sets a register to a number.
     Set(Register, u64),
-    /// Sets the 16 bits from this bit on, and keeps the other bits.
+    /// Sets the 16 bits from this bit on, and keeps the others.
     Insert(Register, u16, u8),
     /// `to = from + number`.
     Add(Register, Register, i64),
@@ -69,71 +68,69 @@ pub enum Op {
     Sum(Register, Register, Register),
     /// Loads the memory operand: register, bytes, whether the sign is extended to 64 bits.
     Load(Register, u8, bool),
-    /// Loads two registers of 64 bits each from the memory operand.
+    /// Loads two 64-bit registers.
     LoadPair(Register, Register),
-    /// Stores 64 bits of a register, or, for `None`, this many bytes of an unknown value.
+    /// Stores a 64-bit register, or, for `None`, this many unknown bytes.
     Store(Option<Register>, u16),
-    /// Stores a number of 64 bits.
+    /// Stores a 64-bit number.
     StoreNumber(u64),
-    /// Stores two registers of 64 bits each. `None` is the zero register.
+    /// Stores two 64-bit registers. `None` is the zero register.
     StorePair(Option<Register>, Option<Register>),
     /// Decreases the stack pointer by 8 and stores a register, or, for `None`, an unknown value.
     Push(Option<Register>),
-    /// Loads a register (`None`: no register that is followed), and increases the stack pointer by
-    /// 8.
+    /// Loads a register (`None`: not followed), and increases the stack pointer by 8.
     Pop(Option<Register>),
-    /// Reads the clock that hooks read.
+    /// Reads the hooks' clock.
     Clock,
 }
 
-/// A memory operand. Its address is `base + index * scale + displacement`.
+/// A memory operand at `base + index * scale + displacement`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// The base register. `None` if the displacement is an address by itself.
+    /// `None` if the displacement is an address.
     pub base: Option<Register>,
-    /// The index register and its factor.
+    /// The register and its factor.
     pub index: Option<(Register, u8)>,
     /// The number that is added.
     pub displacement: i64,
-    /// Whether the address cannot be computed here, for example because it is in a thread-local
-    /// segment or in a vector of addresses.
+    /// Whether the address cannot be computed here: in a thread-local segment, or in a vector.
     pub strange: bool,
     /// Whether the instruction reads the memory.
     pub read: bool,
     /// Whether the instruction writes the memory.
     pub written: bool,
-    /// The number that is added to the base register, and whether that happens before the access.
+    /// What is added to the base register, and whether that happens before the access.
     pub adjust: Option<(i64, bool)>,
 }
 
-/// The kinds of an instruction for counting: any combination of these bits.
+/// What an instruction counts as: any of these bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Class {
     pub bits: u16,
-    /// Bytes that the instruction reads from its memory operands.
+    /// Bytes read from memory operands.
     pub loaded: u16,
-    /// Bytes that the instruction writes to its memory operands.
+    /// Bytes written to memory operands.
     pub stored: u16,
 }
 
 impl Class {
-    /// The instruction reads a memory operand.
+    /// Reads a memory operand.
     pub const LOAD: u16 = 1 << 0;
-    /// The instruction writes a memory operand.
+    /// Writes a memory operand.
     pub const STORE: u16 = 1 << 1;
-    /// The instruction is a jump, conditional or not.
+    /// A jump, conditional or not.
     pub const BRANCH: u16 = 1 << 2;
     pub const CALL: u16 = 1 << 3;
-    /// The instruction is a scalar floating-point operation in a vector register.
+    /// A scalar floating-point operation in a vector register.
     pub const SCALAR: u16 = 1 << 4;
-    /// The instruction works on vectors of 64 bits (AArch64, MMX).
+    /// Vectors of 64 bits (AArch64, MMX).
     pub const VECTOR_64: u16 = 1 << 5;
-    /// The instruction works on vectors of 128 bits.
+    /// Vectors of 128 bits.
     pub const VECTOR_128: u16 = 1 << 6;
-    /// The instruction works on vectors of 256 bits.
+    /// Vectors of 256 bits.
     pub const VECTOR_256: u16 = 1 << 7;
-    /// The instruction works on vectors of 512 bits.
+    /// Vectors of 512 bits.
     pub const VECTOR_512: u16 = 1 << 8;
-    /// The instruction works on vectors whose width the processor decides (SVE).
+    /// Vectors whose width the processor decides (SVE).
     pub const SCALABLE: u16 = 1 << 9;
 }

@@ -1,6 +1,6 @@
-//! Finds the machine code of each instrumented function and loop, and describes it. The input is an
-//! ELF file, or code that was copied out of a process. The output is a region (a list of ranges
-//! with facts about their code) for each id.
+//! Finds and describes the machine code of instrumented functions and loops, in an ELF file or in
+//! code that was copied out of a process. For each id, the result is a region: ranges of addresses
+//! with facts about their code.
 //!
 //! ```text
 //!  bytes ─► image ─► graph ─► values ─► gates ─► region
@@ -20,8 +20,8 @@
 //! | [`region`] | the code of each id |
 //! | [`words`] | describes a loop in words |
 //!
-//! The input may come from anybody: sizes, counts and rounds have limits, and no input makes these
-//! functions panic (`tests/damaged.rs`).
+//! The input may come from anybody: sizes, counts and rounds have limits, and no input may make
+//! these functions panic (`tests/damaged.rs`).
 #![forbid(unsafe_code)]
 
 pub mod arm;

@@ -1,10 +1,10 @@
-//! Finds the machine code of each id: the code that control reaches from the start of the id's hits
-//! without passing their end.
+//! Finds the code of each id: what control reaches from the start of its hits without passing their
+//! end.
 //!
-//! A region is a list of ranges, because compilers move rarely executed code to other places. Its
-//! machine loops are the natural loops whose headers it contains. If the compiler did not transform
-//! a loop, the loop has one machine loop, besides the machine loops of the loops inside. If the
-//! compiler made a vectorised body and a remainder of it, the loop has two.
+//! A region is a list of ranges, because compilers move rarely executed code elsewhere. Its machine
+//! loops are the natural loops whose headers it contains. If the compiler did not transform a loop,
+//! there is one, besides those of the loops inside. If it made a vectorised body and a remainder,
+//! there are two.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,60 +18,60 @@ use crate::image::{Image, Machine};
 use crate::insn::{Class, Insn};
 use crate::values::World;
 
-/// The largest number of functions of one module that are analysed.
+/// The largest number of a module's functions.
 const MOST_FUNCTIONS: usize = 1 << 16;
-/// The largest number of instructions of all functions of a module.
+/// The largest number of instructions, over a module's functions.
 const MOST_INSNS: usize = 1 << 22;
-/// The largest product of the numbers of ids, loops and blocks of one function.
+/// The largest product of a function's ids, loops and blocks.
 const MOST_WORK: usize = 1 << 30;
-/// The largest number of ids that are listed as missing.
+/// The ids that may be listed as missing.
 const MOST_IDS: u32 = 1 << 20;
 
 /// The module whose code is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// The address of the module's descriptor.
+    /// The descriptor's address.
     pub descriptor: u64,
-    /// The number of the module's ids.
+    /// How many ids the module has.
     pub ids: u32,
-    /// The mode in which the module counts.
+    /// How the module counts.
     pub mode: Mode,
 }
 
-/// A part of a function.
+/// A range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Range {
     /// The first address.
     pub start: u64,
-    /// The address after the range.
+    /// The address after it.
     pub end: u64,
 }
 
-/// Numbers of instructions by class. One instruction may be in several classes.
+/// Numbers of instructions. One may be in several classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All instructions, without the instructions of hooks.
+    /// All but those of hooks.
     pub instructions: u64,
-    /// Instructions of hooks, which no other number includes.
+    /// Those of hooks, which no other number includes.
     pub hooks: u64,
-    /// Instructions that read memory operands.
+    /// Those that read memory operands.
     pub loads: u64,
-    /// Instructions that write memory operands.
+    /// Those that write memory operands.
     pub stores: u64,
     /// Jumps.
     pub branches: u64,
     pub calls: u64,
-    /// Scalar floating-point instructions.
+    /// Scalar floating-point operations.
     pub scalar: u64,
-    /// Instructions with vectors of 64, 128, 256 and 512 bits.
+    /// Those with vectors of 64, 128, 256 and 512 bits.
     pub vectors: [u64; 4],
-    /// Instructions with vectors whose width the processor decides.
+    /// Those with vectors whose width the processor decides.
     pub scalable: u64,
-    /// Instructions in none of these classes.
+    /// Those in none of these classes.
     pub other: u64,
-    /// Bytes that all loads read, if each load runs once.
+    /// What the loads read, if each runs once.
     pub bytes_loaded: u64,
-    /// Bytes that all stores write, if each store runs once.
+    /// What the stores write, if each runs once.
     pub bytes_stored: u64,
 }
 
@@ -99,7 +99,6 @@ impl Counts {
         self.bytes_stored += u64::from(stored);
     }
 
-    /// Adds the numbers of `other`.
     fn plus(&mut self, other: &Self) {
         let pairs = [
             (&mut self.instructions, other.instructions),
@@ -121,28 +120,26 @@ impl Counts {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineLoop {
-    /// The address of the loop's header.
+    /// The header's address.
     pub header: u64,
-    /// Number of machine loops of the same region around this one.
+    /// Machine loops of the same region around this one.
     pub depth: u32,
-    /// Whether the loop contains no other machine loop.
+    /// Whether there is no machine loop inside.
     pub innermost: bool,
-    /// The loop's instructions, including the instructions of loops inside.
+    /// Including loops inside.
     pub counts: Counts,
-    /// The loop's code, by address.
+    /// By address.
     pub ranges: Vec<Range>,
-    /// Whether each iteration executes all of the loop's instructions exactly once, except the
-    /// instructions of hooks.
+    /// Whether an iteration executes each of the loop's instructions once, except those of hooks.
     pub straight: bool,
 }
 
-/// The reason why the code of an id is not known.
+/// Why the code of an id is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// The code that was read has no hook where hits of this id begin: the function was optimised
-    /// away, or its code was not found.
+    /// No code begins a hit of this id: the function was optimised away, or its code was not found.
     NoBegin,
-    /// The end of the id's hits cannot be found in the code, because nothing is counted there.
+    /// The end of the hits cannot be found, because nothing is counted there.
     NoEnd,
 }
 
@@ -150,23 +147,22 @@ pub enum Missing {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Region {
     pub id: u32,
-    /// The region's code, by address.
+    /// By address.
     pub ranges: Vec<Range>,
-    /// Addresses of the instructions with which hits begin: one for each copy of the loop.
+    /// Where hits begin: one address for each copy of the loop.
     pub begins: Vec<u64>,
-    /// The first address of the function. If the code of one id is in several functions, this is the
-    /// first function.
+    /// The function's first address; of the first function, if there are several.
     pub function: u64,
-    /// The name of the function at `function`; empty if there are no symbols.
+    /// That function's name; empty without symbols.
     pub name: String,
-    /// The region's machine loops. Outer loops come before inner loops.
+    /// Outer loops come before inner ones.
     pub loops: Vec<MachineLoop>,
-    /// The region's instructions.
+    /// Of the whole region.
     pub counts: Counts,
-    /// The addresses of the instructions that belong to hooks.
+    /// The instructions of hooks.
     pub hooks: BTreeSet<u64>,
-    /// Number of jumps in the region's functions whose targets are not known. Code that only such a
-    /// jump reaches is missing.
+    /// Jumps in the region's functions whose targets are not known. Code that only such a jump
+    /// reaches is missing.
     pub unknown_jumps: usize,
 }
 
@@ -175,18 +171,17 @@ pub struct Region {
 pub struct Regions {
     /// The ids whose code was found.
     pub found: BTreeMap<u32, Region>,
-    /// The ids whose code was not found, with the reasons.
+    /// The ids whose code was not found.
     pub missing: BTreeMap<u32, Missing>,
-    /// Functions that were too large or too complicated to be read: first address and reason.
+    /// Functions that are too large or too complicated, by their first addresses.
     pub failed: Vec<(u64, CodeError)>,
-    /// The first address of the function that each call in the regions' functions reaches, by the
-    /// address of the call.
+    /// The first address of each called function, by the address of the call.
     pub callees: BTreeMap<u64, u64>,
-    /// The number of bits of the widest vectors in the regions; 0 if there are no vectors.
+    /// The bits of the widest vectors; 0 for none.
     pub widest: u32,
 }
 
-/// Finds the code of all ids of a module.
+/// Finds the code of a module's ids.
 pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
     let world = World { machine: image.machine, descriptor: wanted.descriptor };
     let mut all = Regions::default();
@@ -213,8 +208,8 @@ pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
             all.failed.push((start, CodeError::TooLarge { what: "code of the module", bytes }));
             break;
         }
-        // If the function's start is not known, its code is read from the instruction that reads
-        // `enter` from the descriptor, to ask for the thread's table.
+        // Without the function's start, its code is read from the instruction that reads the
+        // descriptor's `enter`.
         if image.function_at(start).is_none() {
             seen.extend(code.insns.iter().map(|insn| insn.at));
         }
@@ -251,7 +246,7 @@ pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
     Ok(all)
 }
 
-/// Returns the number of bits of the widest vectors in these regions; 0 without vectors.
+/// Returns the bits of the widest vectors; 0 for none.
 fn widest<'a>(regions: impl Iterator<Item = &'a Region>) -> u32 {
     let all = regions
         .map(|region| region.counts.vectors)
@@ -260,13 +255,12 @@ fn widest<'a>(regions: impl Iterator<Item = &'a Region>) -> u32 {
     widths.filter(|(_, count)| *count > 0).map(|(bits, _)| bits).max().unwrap_or(0)
 }
 
-/// Returns the first addresses of the functions whose code refers to the descriptor.
+/// Returns the functions whose code refers to the descriptor.
 fn starts(image: &Image, descriptor: u64) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     let bytes = size_of::<abi::loops::Module>() as u64;
     let is_field = |address: u64| address.wrapping_sub(descriptor) < bytes;
-    // If the function's start is not known, its code is read from the instruction that reads the
-    // descriptor's `enter`.
+    // Otherwise the code is read from the instruction that reads `enter`.
     let mut take = |place: u64, insn: u64, asks: bool| match image.function_at(place) {
         Some(function) => drop(found.insert(function.start)),
         None if asks => drop(found.insert(insn)),
@@ -279,8 +273,7 @@ fn starts(image: &Image, descriptor: u64) -> BTreeSet<u64> {
                 for (at, four) in code.windows(4).enumerate() {
                     let value = i32::from_le_bytes(four.try_into().unwrap_or_default());
                     let place = address.wrapping_add(at as u64);
-                    // The distance is relative to the end of the instruction, and an immediate may
-                    // follow it.
+                    // The distance is from the end of the instruction, which may have an immediate.
                     let relative = place.wrapping_add(4).wrapping_add_signed(value.into());
                     let hit = [0, 1, 4].iter().any(|after| is_field(relative.wrapping_add(*after)));
                     if hit || is_field(value as u32 as u64) {
@@ -319,7 +312,7 @@ fn starts(image: &Image, descriptor: u64) -> BTreeSet<u64> {
     found
 }
 
-/// Returns the code of an id in one function. `None` if no begin or no end of hits is found.
+/// Returns an id's code in one function, if hits begin and end there.
 fn region(
     code: &Code,
     hooks: &Hooks,
@@ -345,7 +338,7 @@ fn region(
         }
         work.extend(code.after(block));
     }
-    // Without an end, the region of a loop would contain everything around the loop.
+    // The region would contain everything around the loop.
     if gates.ends.is_empty() && returns_to_begin {
         return None;
     }
@@ -375,7 +368,6 @@ fn region(
     Some(Region { id, ranges, begins, function, name, loops, counts, hooks, unknown_jumps })
 }
 
-/// Adds a range, or extends the last range if the new one follows it.
 fn extend(ranges: &mut Vec<Range>, start: u64, end: u64) {
     match ranges.last_mut() {
         Some(range) if range.end == start => range.end = end,
@@ -383,15 +375,15 @@ fn extend(ranges: &mut Vec<Range>, start: u64, end: u64) {
     }
 }
 
-/// Returns the blocks with the branch that decides, at the end of a hit, whether the hit was timed.
-/// A region ends with these blocks.
+/// Returns the blocks that decide, at the end of a hit, whether it was timed. The region ends
+/// there.
 fn decisions(code: &Code, gates: &Gates) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     let mut work: Vec<usize> = gates.ends.iter().copied().collect();
     let mut seen: BTreeSet<usize> = work.iter().copied().collect();
     while let Some(block) = work.pop() {
         for before in code.before(block).filter(|before| !gates.begins.contains(before)) {
-            // Blocks that only lead to the end belong to the end.
+            // These blocks only lead to the end.
             if code.after(before).nth(1).is_some() {
                 found.insert(before);
             } else if seen.insert(before) {
@@ -413,8 +405,7 @@ fn machine_loops(
     for (l, of) in code.loops.all.iter().enumerate() {
         let l = l as u32;
         let header = of.header as usize - 1;
-        // A loop around the region is left out. If no end of the hits was found, the region can
-        // contain the header of such a loop.
+        // A loop around the region is left out, whose header can be inside if no end was found.
         let around = gates.begins.iter().any(|begin| code.loops.contains(l, node(*begin)));
         if !inside.contains(&header) || around {
             continue;
@@ -454,7 +445,7 @@ fn machine_loops(
     found
 }
 
-/// If the code of one id is in several functions, joins these parts to one region.
+/// Joins the parts of an id in several functions.
 fn joined(parts: Vec<Region>) -> Option<Region> {
     let mut parts = parts.into_iter();
     let mut first = parts.next()?;

@@ -1,9 +1,9 @@
-//! Follows the values of general registers and stack slots that hooks use: the address of the
-//! thread's table, constants, addresses on the stack, and the pointers of the descriptor. It also
-//! follows entries of jump tables, which [`crate::graph`] needs.
+//! Follows the values that hooks use in general registers and stack slots: the address of the
+//! thread's table, constants, addresses on the stack, and pointers of the descriptor. Also follows
+//! entries of jump tables for [`crate::graph`].
 //!
-//! A store to an unknown address is assumed not to change the stack slots in which the compiler
-//! keeps values, because the program's source has no names for these slots.
+//! A store to an unknown address is assumed not to change the slots in which the compiler keeps
+//! values, because the program's source has no names for them.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,8 @@ use abi::loops::{Entry, Module};
 use crate::image::Machine;
 use crate::insn::{Flow, Insn, Memory, Op, Register};
 
-/// Bytes of an entry of a table.
 const ENTRY: i64 = size_of::<Entry>() as i64;
-/// The offset of the field of an entry that points to the iterations of single hits.
+/// The entry's field that points to the statistics of single hits.
 const TRIPS: i64 = std::mem::offset_of!(Entry, trips) as i64;
 
 /// The value of a register or slot.
@@ -25,12 +24,11 @@ pub enum Value {
     Any,
     /// A number, or an address.
     Number(u64),
-    /// The address of the thread's table (or null), plus this many bytes.
+    /// The thread's table (or null), plus this many bytes.
     Table(i64),
-    /// The stack pointer when the function was entered, plus this many bytes.
+    /// The stack pointer at the function's entry, plus this many bytes.
     Stack(i64),
-    /// An address in the statistics of single hits to which the entry at this offset in the table
-    /// points; or null.
+    /// In the statistics of single hits of the entry at this offset in the table; or null.
     Trips(i64),
     /// The descriptor's `enter` function.
     Enter,
@@ -38,24 +36,23 @@ pub enum Value {
     Log,
     /// The descriptor's `begin` or `end` function.
     Counters,
-    /// The 64 bits that are in memory at this address of the image.
+    /// The 64 bits at this address of the image.
     InMemory(u64),
-    /// A 32-bit entry of the jump table at this address.
+    /// A 32-bit entry of a jump table.
     JumpOffset(u64),
-    /// A 32-bit entry of the jump table at this address, plus this address.
+    /// A 32-bit entry of a jump table, plus the table's address.
     JumpTarget(u64),
-    /// A 64-bit entry of the table of addresses at this address.
+    /// A 64-bit entry of a table of addresses.
     JumpAddress(u64),
 }
 
 impl Value {
-    /// Returns the value that is known where two paths join.
+    /// Returns what is known where two paths join.
     fn join(self, other: Self) -> Self {
         match (self, other) {
             (a, b) if a == b => a,
-            // A pointer that is null on one of the paths was tested there, or is tested later. On
-            // the path without a runtime, the compiler may use the null of `enter` as the null of
-            // the table.
+            // A pointer that is null on one path was tested there, or is tested later. Without a
+            // runtime, the compiler may use the null of `enter` as that of the table.
             (Self::Number(0), known @ (Self::Table(0) | Self::Enter | Self::Counters))
             | (known @ (Self::Table(0) | Self::Enter | Self::Counters), Self::Number(0)) => known,
             (Self::Enter, Self::Table(0)) | (Self::Table(0), Self::Enter) => Self::Table(0),
@@ -74,8 +71,7 @@ impl Value {
         }
     }
 
-    /// Returns the value rounded down. It is not known how far rounding moves the stack pointer. It
-    /// is only known that the slots below the rounded value differ from the slots above it. So the
+    /// Returns the value rounded down. It is not known how far the stack pointer moves, so the
     /// slots below get offsets in a separate range.
     fn aligned(self) -> Self {
         match self {
@@ -96,22 +92,22 @@ impl Value {
     }
 }
 
-/// The largest number of slots whose values are remembered.
+/// The largest number of remembered slots.
 const MOST_SLOTS: usize = 512;
 
-/// The values that are known before or after an instruction.
+/// The values at one point of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     registers: [Value; 32],
     slots: BTreeMap<i64, Value>,
 }
 
-/// The facts about the whole image that the interpretation needs.
+/// What the interpretation needs to know about the image.
 #[derive(Clone, Copy, Debug)]
 pub struct World {
     /// The architecture.
     pub machine: Machine,
-    /// The address of the module's descriptor.
+    /// The descriptor's address.
     pub descriptor: u64,
 }
 
@@ -123,21 +119,19 @@ impl World {
         }
     }
 
-    /// Returns the register of a call's result.
     fn result(&self) -> Register {
         0
     }
 
-    /// Returns the registers that a call may change.
     fn clobbered(&self) -> u32 {
         match self.machine {
-            // The registers are rax, rcx, rdx, rsi, rdi, and r8 to r11.
+            // rax, rcx, rdx, rsi, rdi, and r8 to r11
             Machine::X86 => 0b1111_1100_0111,
             Machine::Arm => 0x4007_ffff,
         }
     }
 
-    /// Returns the registers of the first three arguments.
+    /// The registers of the first three arguments.
     pub fn arguments(&self) -> [Register; 3] {
         match self.machine {
             Machine::X86 => [7, 6, 2],
@@ -145,7 +139,6 @@ impl World {
         }
     }
 
-    /// Returns the value that is stored at an address of the image.
     fn pointer_at(&self, address: u64) -> Value {
         let field = address.wrapping_sub(self.descriptor) as usize;
         match field {
@@ -159,13 +152,12 @@ impl World {
 }
 
 impl State {
-    /// Returns the values at the entry of a function.
+    /// The values at a function's entry.
     pub fn entry(world: &World) -> Self {
         let mut registers = [Value::Any; 32];
         registers[usize::from(world.stack())] = Value::Stack(0);
-        // Without symbols, the code is read from a point at which the function has already set up
-        // its frame. So the slots that the code addresses through the frame pointer get offsets in
-        // a separate range.
+        // Without symbols, the code is read from a point where the frame exists already. So the
+        // slots that are addressed through the frame pointer get offsets in a separate range.
         let frame = match world.machine {
             Machine::X86 => 5,
             Machine::Arm => 29,
@@ -174,7 +166,7 @@ impl State {
         Self { registers, slots: BTreeMap::new() }
     }
 
-    /// Returns the number of slots that are remembered.
+    /// How many slots are remembered.
     pub fn slots(&self) -> usize {
         self.slots.len()
     }
@@ -187,8 +179,7 @@ impl State {
         self.registers[usize::from(register) & 31] = value;
     }
 
-    /// Returns the address of a memory operand. If only its index is unknown, the address without
-    /// the index is returned for some kinds of values.
+    /// Returns the address of a memory operand. For some values, an unknown index is left out.
     pub fn address(&self, memory: &Memory) -> Value {
         if memory.strange {
             return Value::Any;
@@ -202,7 +193,7 @@ impl State {
         match memory.index.map(|(register, scale)| (self.of(register), scale)) {
             None => start,
             Some((Value::Number(n), scale)) => start.plus((n as i64).wrapping_mul(scale.into())),
-            // The base and the index can be exchanged.
+            // Base and index can be exchanged.
             Some((Value::Table(n), 1)) => start.sum(Value::Number(0)).sum_table(n),
             Some((trips @ Value::Trips(_), 1)) => trips,
             Some(_) if matches!(start, Value::Trips(_)) => start,
@@ -210,8 +201,7 @@ impl State {
         }
     }
 
-    /// Returns the address of the jump table from which a memory operand selects an entry by an
-    /// unknown index.
+    /// Returns the jump table from which a memory operand takes an unknown entry.
     fn picked(&self, memory: &Memory) -> Option<u64> {
         let (index, _) = memory.index?;
         if memory.strange || matches!(self.of(index), Value::Number(_)) {
@@ -223,8 +213,7 @@ impl State {
         }
     }
 
-    /// Joins these values with the values that are known on another path. Returns whether anything
-    /// changed.
+    /// Joins the values of another path. Returns whether anything changed.
     pub fn join(&mut self, other: &Self) -> bool {
         let mut changed = false;
         for (own, theirs) in self.registers.iter_mut().zip(&other.registers) {
@@ -274,7 +263,7 @@ impl State {
         }
     }
 
-    /// Updates the values by the effect of an instruction.
+    /// Applies an instruction.
     pub fn step(&mut self, world: &World, insn: &Insn) {
         let memory = insn.memory.as_ref();
         let at = memory.map_or(Value::Any, |memory| self.address(memory));
@@ -310,7 +299,7 @@ impl State {
             Op::Store(from, bytes) => self.store(at, bytes, known(from)),
             Op::StoreNumber(number) => self.store(at, 8, Value::Number(number)),
             Op::StorePair(a, b) => {
-                // `None` is the zero register.
+                // The zero register.
                 let value = |r: Option<Register>| r.map_or(Value::Number(0), |r| self.of(r));
                 let (a, b) = (value(a), value(b));
                 self.store(at, 8, a);
@@ -360,7 +349,7 @@ impl State {
         }
     }
 
-    /// Returns the target of a call; `None` if the instruction is not a call.
+    /// Returns a call's target; `None` for other instructions.
     pub fn callee(&self, world: &World, insn: &Insn) -> Option<Value> {
         match insn.flow {
             Flow::CallTo(Some(register)) => Some(self.of(register)),
@@ -373,7 +362,7 @@ impl State {
         }
     }
 
-    /// Returns what is known about the target of a jump to a register or to the memory operand.
+    /// Returns the target of a jump to a register or to the memory operand.
     pub fn jump(&self, world: &World, insn: &Insn) -> Value {
         match insn.flow {
             Flow::JumpTo(Some(register)) => self.of(register),
@@ -386,7 +375,7 @@ impl State {
 }
 
 impl Value {
-    /// Returns the table's address plus `n` if `self` is a known number, which is added.
+    /// Returns the table at offset `n`, plus this number if it is known.
     fn sum_table(self, n: i64) -> Self {
         match self {
             Self::Number(number) => Self::Table(n.wrapping_add(number as i64)),

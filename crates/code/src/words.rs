@@ -1,8 +1,6 @@
-//! Describes in words what a loop of the machine code does. `docs/loops.md` states the rules.
-//!
-//! The description comes from the instructions alone, without the instructions of hooks. It says
-//! nothing about what depends on values at run time (whether data is in a cache, how long a chain
-//! of loads is).
+//! Describes in words what a loop of the machine code does, from the instructions alone, without
+//! those of hooks. `docs/loops.md` states the rules. What depends on values at run time is not
+//! described, such as whether data is in a cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -13,16 +11,14 @@ use crate::insn::{Class, Flow, Insn, Op, Register};
 use crate::region::{MachineLoop, Region, Regions};
 use crate::x86::{self, Arithmetic, Detail};
 
-/// The stack pointer of x86-64.
 const STACK: Register = 4;
-/// The largest number of instructions of one loop that are analysed.
+/// The largest number of a loop's instructions.
 const MOST: usize = 4096;
-/// Longer names of functions are left out.
+/// Longer names are left out.
 const LONGEST_NAME: usize = 60;
 
-/// Describes the code of an id in one line. `None` if the machine is not x86-64, or if the code of
-/// the id was not found or has no loop. The description compares the loop's vectors with vectors of
-/// `widest` bits, which is usually [`Regions::widest`].
+/// Describes an id's code in one line, if the machine is x86-64 and the code was found and has a
+/// loop. Its vectors are compared with vectors of `widest` bits, usually [`Regions::widest`].
 pub fn words(image: &Image, regions: &Regions, id: u32, widest: u32) -> Option<String> {
     if image.machine != Machine::X86 {
         return None;
@@ -40,62 +36,59 @@ pub fn words(image: &Image, regions: &Regions, id: u32, widest: u32) -> Option<S
     Some(said)
 }
 
-/// How the address of an operand changes from iteration to iteration.
+/// How an operand's address changes in each iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stride {
-    /// The address grows by this number of bytes in each iteration.
+    /// By this many bytes.
     Bytes(i64),
-    /// The address grows by the value of a register.
+    /// By the value of a register.
     Register,
-    /// The address grows by a number that the loop computes from loaded values.
+    /// By a number that the loop computes from loaded values.
     Loaded,
-    /// The address changes in a way that is not followed.
+    /// In a way that is not followed.
     Unknown,
 }
 
-/// Operands with the same registers in their addresses.
+/// Operands whose addresses have the same registers.
 #[derive(Debug, Default)]
 struct Group {
-    /// Number of operands.
     count: u64,
-    /// Bytes of all operands together.
+    /// Of all operands together.
     bytes: u64,
-    /// Bytes of the largest operand.
+    /// Of the largest operand.
     each: u64,
 }
 
-/// The chain of dependent instructions that computes a register's value at the end of an iteration
-/// from the register's value at the start.
+/// The dependent instructions from a register's value at the start of an iteration to its value at
+/// the end.
 #[derive(Clone, Debug, Default)]
 struct Chain {
     kinds: BTreeSet<Arithmetic>,
-    /// The length of the chain, in arithmetic instructions that wait for one another.
+    /// In arithmetic instructions that wait for one another.
     length: u32,
-    /// How many numbers each of these instructions computes side by side.
+    /// How many numbers an instruction computes side by side.
     lanes: BTreeSet<Option<u32>>,
 }
 
 #[derive(Debug, Default)]
 struct Facts {
-    /// Number of arithmetic instructions on floating-point numbers and vectors, by bits of the
-    /// vectors; 0 for scalars.
+    /// Arithmetic on floating-point numbers and vectors, by the vectors' bits; 0 for scalars.
     arithmetic: BTreeMap<u32, u64>,
-    /// Number of arithmetic instructions in general registers, without instructions that only
-    /// count.
+    /// Arithmetic in general registers that does not only count.
     integer: u64,
-    /// The chains of dependent instructions from iteration to iteration.
+    /// From iteration to iteration.
     chains: Vec<Chain>,
     loads: BTreeMap<(Stride, Place), Group>,
     stores: BTreeMap<(Stride, Place), Group>,
-    /// Number of operands on the stack: read and written.
+    /// Operands on the stack: read and written.
     spilled: [u64; 2],
     gathers: u64,
     scatters: u64,
-    /// Number of calls by the name of the function; the name is empty if it is not known.
+    /// By the function's name; empty if it is not known.
     calls: BTreeMap<String, u64>,
-    /// Number of calls of an address that is known only when the program runs.
+    /// Calls of an address that is not known before the program runs.
     indirect: u64,
-    /// Whether each iteration executes all instructions once.
+    /// Whether an iteration executes each instruction once.
     straight: bool,
 }
 
@@ -149,8 +142,7 @@ impl Facts {
         }
     }
 
-    /// Adds an instruction if it is a call. `callee` is the called function's first address, if
-    /// known.
+    /// Adds a call. `callee` is the called function's first address, if known.
     fn add_call(&mut self, image: &Image, callee: Option<u64>, insn: &Insn) {
         match (insn.flow, callee) {
             (Flow::CallTo(_), None) => self.indirect += 1,
@@ -218,14 +210,13 @@ impl Facts {
         let all = self.chains.iter().flat_map(|chain| &chain.kinds);
         let kinds: BTreeSet<Arithmetic> = all.copied().collect();
         let longest = self.chains.iter().map(|chain| chain.length).max().unwrap_or(0);
-        // A chain of several additions is a sum whose terms are added one after the other.
+        // The terms are added one after the other.
         let is_sum = kinds.iter().eq([&Arithmetic::Add]) && longest > 1;
         let in_order = match is_sum {
             true => format!(", {longest} of them one after the other in each iteration"),
             false => String::new(),
         };
-        // The sums in the lanes of one vector register are computed together, so they count as one
-        // chain.
+        // The sums in the lanes of one register are computed together, and are one chain.
         let lanes = self.chains.iter().flat_map(|chain| &chain.lanes);
         let lanes: BTreeSet<Option<u32>> = lanes.copied().collect();
         let same = lanes.first().copied().flatten().filter(|n| lanes.len() == 1 && *n > 1);
@@ -240,13 +231,12 @@ impl Facts {
     }
 }
 
-/// Returns `1 call`, `2 calls`, and so on; `None` for 0.
+/// `1 call`, `2 calls`, …
 fn counted(n: u64, one: &str) -> Option<String> {
     let end = if n == 1 { "" } else { "s" };
     (n > 0).then(|| format!("{n} {one}{end}"))
 }
 
-/// Describes the loads or the stores in words.
 fn accesses(what: &str, groups: &BTreeMap<(Stride, Place), Group>) -> Vec<String> {
     let mut said: BTreeSet<String> = BTreeSet::new();
     for ((stride, _), group) in groups {
@@ -267,7 +257,7 @@ fn accesses(what: &str, groups: &BTreeMap<(Stride, Place), Group>) -> Vec<String
     said.into_iter().collect()
 }
 
-/// Returns a number with commas.
+/// Writes a number with commas.
 fn grouped(n: i64) -> String {
     let digits = n.unsigned_abs().to_string();
     let mut said = if n < 0 { "-".to_owned() } else { String::new() };
@@ -280,7 +270,7 @@ fn grouped(n: i64) -> String {
     said
 }
 
-/// Returns the instructions of a loop, starting from its header, without the instructions of hooks.
+/// Returns a loop's instructions from its header on, without those of hooks.
 fn instructions(image: &Image, region: &Region, l: &MachineLoop) -> Vec<(Insn, Detail)> {
     let mut reader = Reader::new(image);
     let mut all = Vec::new();
@@ -300,7 +290,7 @@ fn instructions(image: &Image, region: &Region, l: &MachineLoop) -> Vec<(Insn, D
     all
 }
 
-/// For each general register that changes, how it changes in an iteration.
+/// How each general register changes in an iteration.
 #[derive(Debug, Default)]
 struct Steps(BTreeMap<Register, Stride>);
 
@@ -348,13 +338,12 @@ impl Steps {
     }
 }
 
-/// Finds the chains from iteration to iteration. There is a chain for each register whose value at
-/// the end of an iteration is computed by arithmetic from its value at the start, except for
-/// registers that only count.
+/// Finds the chains from iteration to iteration: for each register whose value arithmetic computes
+/// from its value at the start, unless it only counts.
 fn chains(insns: &[(Insn, Detail)], steps: &Steps) -> Vec<Chain> {
     type Origin = BTreeMap<u8, Chain>;
-    // For each register: the registers from whose values at the start of the iteration its present
-    // value was computed, and the arithmetic that computed it.
+    // For each register: the registers from whose first values it was computed, and by what
+    // arithmetic.
     let mut from: BTreeMap<u8, Origin> = BTreeMap::new();
     for (_, detail) in insns {
         let mut origin = Origin::new();

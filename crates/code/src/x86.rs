@@ -7,7 +7,7 @@ use iced_x86::{
 
 use crate::insn::{Class, Flow, Insn, Memory, Op, Register};
 
-/// A decoder, with the state that computes which registers an instruction reads and writes.
+/// A decoder.
 pub struct X86 {
     info: InstructionInfoFactory,
 }
@@ -19,7 +19,7 @@ impl Default for X86 {
 }
 
 impl X86 {
-    /// Decodes the instruction at the beginning of `bytes`, whose address is `at`.
+    /// Decodes the instruction at the address `at`, where `bytes` begin.
     pub fn decode(&mut self, bytes: &[u8], at: u64) -> Option<Insn> {
         let instruction = one(bytes, at)?;
         let info = self.info.info(&instruction);
@@ -46,7 +46,7 @@ fn one(bytes: &[u8], at: u64) -> Option<Instruction> {
     (!instruction.is_invalid()).then_some(instruction)
 }
 
-/// Returns the text of the instruction in the form of GNU's assembler.
+/// Returns the text, as GNU's assembler writes it.
 pub fn text(bytes: &[u8], at: u64) -> Option<String> {
     let instruction = one(bytes, at)?;
     let mut formatter = GasFormatter::new();
@@ -61,13 +61,13 @@ pub fn text(bytes: &[u8], at: u64) -> Option<String> {
     Some(text)
 }
 
-/// Returns the number of a 64-bit general register, also for a register that is a part of one.
+/// Returns the number of a general register, or of the one that contains it.
 fn general(name: Name) -> Option<Register> {
     let full = name.full_register();
     full.is_gpr64().then(|| full.number() as Register)
 }
 
-/// Returns the number of a register, if it is a whole 64-bit register.
+/// Returns the number of a 64-bit general register.
 fn whole(name: Name) -> Option<Register> {
     if name.is_gpr64() { Some(name.number() as Register) } else { None }
 }
@@ -88,7 +88,6 @@ fn flow(instruction: &Instruction) -> Flow {
             Flow::Call(instruction.near_branch_target())
         }
         FlowControl::IndirectCall => Flow::CallTo(register().and_then(general)),
-        // System calls and interrupts return.
         FlowControl::Call | FlowControl::Interrupt => Flow::Next,
         FlowControl::Return | FlowControl::Exception => Flow::End,
     }
@@ -124,7 +123,7 @@ fn is_memory(kind: OpKind) -> bool {
     )
 }
 
-/// Returns whether the explicit memory operands are read, and whether they are written.
+/// Returns whether explicit memory operands are read, and whether they are written.
 fn use_of_memory(instruction: &Instruction, info: &InstructionInfo) -> (bool, bool) {
     let (mut read, mut written) = (false, false);
     for i in (0..instruction.op_count()).filter(|i| is_memory(instruction.op_kind(*i))) {
@@ -196,7 +195,7 @@ fn op(instruction: &Instruction) -> Op {
         (Mnemonic::Mov, (OpKind::Memory, _)) if instruction.memory_size().size() == 8 => {
             Op::StoreNumber(instruction.immediate(1))
         }
-        // A move to the low 32 bits of a register clears the other bits.
+        // A move to the low 32 bits clears the others.
         (Mnemonic::Mov, (OpKind::Register, kind)) if kind != OpKind::Register => {
             match (general(first), first.is_gpr32() || first.is_gpr64()) {
                 (Some(to), true) => {
@@ -241,7 +240,7 @@ fn op(instruction: &Instruction) -> Op {
     }
 }
 
-/// Whether an AND with this mask clears only low bits, as -16 and -64 do.
+/// Whether an AND with this mask clears low bits only, as -16 does.
 fn is_alignment(mask: i64) -> bool {
     mask < 0 && mask.unsigned_abs().is_power_of_two()
 }
@@ -263,8 +262,7 @@ fn lea(instruction: &Instruction) -> Op {
     }
 }
 
-/// Whether an instruction works on vectors although its name looks like the name of a scalar
-/// operation.
+/// Whether an instruction works on vectors although its name looks scalar.
 fn spreads(mnemonic: Mnemonic) -> bool {
     matches!(mnemonic, Mnemonic::Vbroadcastss | Mnemonic::Vbroadcastsd)
 }
@@ -274,7 +272,7 @@ fn class(instruction: &Instruction, info: &InstructionInfo, has_memory: bool) ->
     let (read, written) = use_of_memory(instruction, info);
     let bytes = instruction.memory_size().size() as u16;
     let mnemonic = instruction.mnemonic();
-    // A `nop` or a prefetch has a memory operand, but does not access it.
+    // A `nop` or a prefetch does not access its operand.
     if read && (has_memory || instruction.is_string_instruction()) {
         class.bits |= Class::LOAD;
         class.loaded = bytes;
@@ -320,7 +318,7 @@ fn class(instruction: &Instruction, info: &InstructionInfo, has_memory: bool) ->
     class
 }
 
-/// The kind of arithmetic that an instruction does.
+/// A kind of arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Arithmetic {
     /// `a * b + c` in one instruction.
@@ -333,14 +331,14 @@ pub enum Arithmetic {
     Divide,
     /// The smaller or the larger of two numbers.
     Choose,
-    /// Other operations on vectors, such as logic and shifts.
+    /// Other operations on vectors.
     Bits,
     /// Arithmetic in general registers.
     Integer,
 }
 
 impl Arithmetic {
-    /// Returns the words for this kind of arithmetic.
+    /// Returns the words for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::MultiplyAdd => "multiply-add",
@@ -354,30 +352,28 @@ impl Arithmetic {
     }
 }
 
-/// The properties of an instruction that a description in words needs.
+/// What a description in words needs to know about an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// The arithmetic of the instruction, if there is any. Moves, conversions and comparisons are
-    /// not arithmetic. Additions of a constant to a general register are not arithmetic either,
-    /// because such instructions only count.
+    /// Moves, conversions and comparisons are not arithmetic. Nor are additions of a constant to a
+    /// general register, which only count.
     pub arithmetic: Option<Arithmetic>,
-    /// Bits of the instruction's vectors; 0 for scalars.
+    /// Of the vectors; 0 for scalars.
     pub bits: u32,
-    /// How many numbers the arithmetic computes side by side. `None` if the instruction's name does
-    /// not show it.
+    /// How many numbers are computed side by side, if the name shows it.
     pub lanes: Option<u32>,
-    /// The registers whose values the instruction computes with, except registers of addresses:
-    /// general registers from bit 0, vector registers from bit 16.
+    /// The registers whose values are used, except in addresses: general registers from bit 0,
+    /// vector registers from bit 16.
     pub reads: u64,
-    /// The registers that the instruction writes, with the same bits as in `reads`.
+    /// The registers that are written, with the same bits.
     pub writes: u64,
-    /// Whether a vector contains the addresses that the instruction accesses.
+    /// Whether a vector contains the addresses of the accesses.
     pub is_gather: bool,
-    /// For `inc` and `dec`, the number that is added.
+    /// What `inc` and `dec` add.
     pub step: Option<i64>,
 }
 
-/// Returns the properties of the instruction at `at`.
+/// Returns the details of the instruction at `at`.
 pub fn detail(bytes: &[u8], at: u64) -> Option<Detail> {
     let instruction = one(bytes, at)?;
     let mut factory = InstructionInfoFactory::new();
@@ -416,8 +412,8 @@ pub fn detail(bytes: &[u8], at: u64) -> Option<Detail> {
             detail.writes |= 1 << register;
         }
     }
-    // The result of x ^ x does not depend on x. A conversion from an integer only keeps the upper
-    // part of its first operand.
+    // The result of x ^ x does not depend on x. A conversion from an integer keeps the upper part
+    // of its first operand.
     let last = instruction.op_count().saturating_sub(1);
     let is_same = last > 0
         && instruction.op_kind(last) == OpKind::Register
@@ -445,8 +441,7 @@ pub fn detail(bytes: &[u8], at: u64) -> Option<Detail> {
     Some(detail)
 }
 
-/// Returns the arithmetic of an instruction on vectors or scalar floating point, by its name
-/// without `v`.
+/// Returns the arithmetic on vectors or scalar floating point, by the name without `v`.
 fn vector_kind(name: &str) -> Option<Arithmetic> {
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     let begins = |parts: &[&str]| parts.iter().any(|part| name.starts_with(part));
@@ -473,7 +468,7 @@ fn vector_kind(name: &str) -> Option<Arithmetic> {
     })
 }
 
-/// Returns how many numbers are in each vector, by the name of an instruction without `v`.
+/// Returns how many numbers are in a vector, by the name without `v`.
 fn lanes(name: &str, bits: u32, kind: Arithmetic) -> Option<u32> {
     use Arithmetic::{Add, Choose, Divide, Multiply, MultiplyAdd};
     if !matches!(kind, Add | Choose | Divide | Multiply | MultiplyAdd) {
@@ -482,8 +477,7 @@ fn lanes(name: &str, bits: u32, kind: Arithmetic) -> Option<u32> {
     if bits == 0 {
         return Some(1);
     }
-    // These instructions add numbers of one vector to each other, so the number of results is not
-    // known from the name.
+    // These add numbers of one vector to each other.
     let across = ["hadd", "hsub", "phadd", "phsub", "psad", "pmadd", "dp", "pdp"];
     let across = across.iter().any(|first| name.starts_with(first));
     let is_integer = name.starts_with('p');
@@ -501,7 +495,6 @@ fn lanes(name: &str, bits: u32, kind: Arithmetic) -> Option<u32> {
     Some(bits / each)
 }
 
-/// Returns the arithmetic of an instruction on general registers.
 fn integer_kind(name: &str, instruction: &Instruction) -> Option<Arithmetic> {
     let is_one = matches!(
         name,

@@ -1,6 +1,5 @@
-//! Tests the reader with ELF files that refer to the same bytes again and again. The length of a
-//! file must limit the work of the reader. Without the reader's limits, reading one of these files
-//! of 2 MB would take a quarter of an hour, or 8 GB of memory.
+//! Tests the reader with ELF files that refer to the same bytes again and again. Without the
+//! reader's limits, one of these files of 2 MB would take a quarter of an hour, or 8 GB of memory.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -14,7 +13,7 @@ const STRTAB: u32 = 3;
 const RELA: u32 = 4;
 const CODE: u64 = 6;
 
-/// A section of a file: its bytes, or a reference to the bytes of an earlier section.
+/// A section, with its bytes or a reference to those of an earlier one.
 #[derive(Clone, Default)]
 struct Section {
     kind: u32,
@@ -31,9 +30,8 @@ fn section(kind: u32, bytes: Vec<u8>) -> Section {
     Section { kind, bytes, ..Section::default() }
 }
 
-/// Makes a file with these segments and sections. A segment is an address and a length; its bytes
-/// are those from the beginning of the file. The first section is section 1. Names of sections are
-/// in section 2.
+/// Makes a file. A segment is an address and a length, and has the file's first bytes. The first
+/// section is section 1, and section 2 has the names.
 fn elf(kind: u16, segments: &[(u64, u64)], sections: &[Section]) -> Vec<u8> {
     let half =
         |out: &mut Vec<u8>, words: &[u16]| words.iter().for_each(|w| out.extend(w.to_le_bytes()));
@@ -74,7 +72,7 @@ fn elf(kind: u16, segments: &[(u64, u64)], sections: &[Section]) -> Vec<u8> {
     file
 }
 
-/// Makes symbols of functions in section 3, all with the name at this offset.
+/// Functions in section 3, with the name at this offset.
 fn symbols(count: u64, name: u32) -> Section {
     let mut bytes = Vec::new();
     for number in 0..count {
@@ -89,7 +87,7 @@ fn code_section(bytes: usize) -> Section {
     Section { flags: CODE, ..section(PROGBITS, vec![0x90; bytes]) }
 }
 
-/// 40,000 symbols share a name of 1 MB, in UTF-8 or not.
+/// A name of 1 MB, in UTF-8 or not.
 #[test]
 fn symbols_share_one_long_name() {
     for last in [b'a', 0xff] {
@@ -106,7 +104,6 @@ fn symbols_share_one_long_name() {
     }
 }
 
-/// 20,000 sections have the same 20,000 relocations.
 #[test]
 fn sections_share_relocations() {
     let relocation = [0_u64, (1 << 32) | 1, 0].map(u64::to_le_bytes).concat();
@@ -120,7 +117,6 @@ fn sections_share_relocations() {
     assert!(matches!(refused, Err(CodeError::TooLarge { what: "sum of relocations", .. })));
 }
 
-/// 40,000 entries of an unwind table share a common entry of 1 MB.
 #[test]
 fn unwind_entries_share_a_long_one() {
     const FUNCTIONS: u64 = 40_000;
@@ -130,8 +126,8 @@ fn unwind_entries_share_a_long_one() {
     };
     let mut common = vec![0, 0, 0, 0, 1, b'z'];
     common.resize(1 << 20, b'S');
-    // These bytes are the end of the augmentation, the alignment factors, the register of the
-    // return address, and no augmentation data.
+    // The end of the augmentation, the alignment factors, the register of the return address, and
+    // no augmentation data.
     common.extend([0, 1, 0x78, 16, 0]);
     let mut table = padded(common);
     for number in 0..FUNCTIONS {
@@ -148,8 +144,7 @@ fn unwind_entries_share_a_long_one() {
     assert_eq!(image.functions.len() as u64, FUNCTIONS);
 }
 
-/// Where segments overlap, the image has the bytes of the first one. Between segments, it has no
-/// bytes.
+/// Where segments overlap, the image has the bytes of the first one.
 #[test]
 fn segments_are_found_in_any_order() {
     let pieces = [(0x3000, 0x100, 3), (0x1000, 0x80, 1), (0x2ff0, 0x200, 2), (0x1080, 8, 4)];
@@ -168,9 +163,8 @@ fn segments_are_found_in_any_order() {
     );
 }
 
-/// For code without a file, the caller of `add_outside` gives the names of functions. In this test,
-/// the code calls a function whose address it loads from a slot, and another one whose address is a
-/// number in the code.
+/// The caller of `add_outside` gives the names. The code calls a function whose address it loads
+/// from a slot, and another one by a number.
 #[test]
 fn callees_of_code_without_a_file_have_the_names_that_were_noted() {
     use code::callees::find;

@@ -1,6 +1,5 @@
-//! Tests with damaged object files of clang that the readers always return, whatever the bytes are.
-//! The environment variable `COUNTERPOINT_MUTANTS` (for example 1000000) sets the number of damaged
-//! objects, and `COUNTERPOINT_SEED` the seed of the random damage.
+//! Tests that the readers return for damaged object files. `COUNTERPOINT_MUTANTS` (for example
+//! 1000000) sets their number, and `COUNTERPOINT_SEED` the seed.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -31,7 +30,7 @@ fn damaged_objects_are_refused_or_read() {
         let mut bytes = objects[random.below(objects.len() as u64) as usize].clone();
         let length = bytes.len() as u64;
         match random.below(4) {
-            // The object is cut, or some bytes of headers, of code or anywhere are changed.
+            // Cuts the object, or changes bytes of headers, of code or anywhere.
             0 => bytes.truncate(random.below(length) as usize),
             kind => {
                 let (from, span) = match kind {
@@ -49,7 +48,7 @@ fn damaged_objects_are_refused_or_read() {
     }
 }
 
-/// A small object is cut at every length, which cuts each header and each table somewhere.
+/// Cuts each header and each table somewhere.
 #[test]
 fn every_cut_is_refused_or_read() {
     let Some(compiler) = support::compilers("every_cut_is_refused_or_read").into_iter().next()
@@ -64,8 +63,8 @@ fn every_cut_is_refused_or_read() {
     mutate::check(&bytes, 0);
 }
 
-/// The test makes three functions: one jumps into the middle of its own instructions, one has two
-/// million instructions, and one has 100,000 branches back to its beginning.
+/// A jump into the middle of an instruction, two million instructions, and 100,000 branches back to
+/// the beginning.
 #[test]
 fn tangled_code_comes_to_an_end() {
     use code::image::Machine;
@@ -81,8 +80,6 @@ fn tangled_code_comes_to_an_end() {
     let mut all: Vec<Vec<u8>> = Vec::new();
     // jmp -1: a jump into its own displacement.
     all.push([head(enter as i32 - 7), [0xeb, 0xff].repeat(1000)].concat());
-    // The second function consists of many nops, and the third of many branches that all go back to
-    // the beginning.
     all.push([head(enter as i32 - 7), vec![0x90; 2 << 20]].concat());
     let mut back = head(enter as i32 - 7);
     for _ in 0..100_000 {
@@ -94,7 +91,7 @@ fn tangled_code_comes_to_an_end() {
     for code in all {
         let image = Image::copied(Machine::X86, vec![(0, code)]).unwrap();
         let wanted = Wanted { descriptor, ids: 4, mode: Mode::Timed };
-        // The code has no hooks, so no region may be found.
+        // The code has no hooks.
         if let Ok(found) = regions(&image, &wanted) {
             assert!(found.found.is_empty());
         }

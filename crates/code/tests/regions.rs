@@ -1,7 +1,5 @@
-//! Compares the regions of each loop of two matrix products and other kernels with numbers that
-//! were counted by hand, and with the listing of `objdump` for the same bytes. The comparison
-//! covers the instructions, which of them use memory and vectors, and the cycles that their jumps
-//! make.
+//! Compares the regions of two matrix products and other kernels with numbers that were counted by
+//! hand, and with the listing of `objdump`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -18,7 +16,7 @@ use support::{Compiler, compilers};
 
 const MODES: [Mode; 4] = [Mode::Sampled, Mode::Timed, Mode::Count, Mode::Log];
 
-/// A compiled module, the regions that were found in it, and the disassembler's listing.
+/// A compiled module, its regions, and its listing.
 struct Looked {
     table: SideTable,
     found: BTreeMap<u32, Region>,
@@ -36,15 +34,13 @@ fn look(compiler: &Compiler, source: &str, level: &str, mode: Mode) -> Looked {
     let found = regions(&image, &wanted);
     let found = found.unwrap_or_else(|e| panic!("{} {level} {mode:?}: {e}", compiler.name()));
     assert!(found.failed.is_empty(), "{:?}", found.failed);
-    // In mode count, the hook at the end of a hit may count nothing. Then the end of the hit cannot
-    // be found in the code.
+    // In mode count, the end of a hit may count nothing, and is not found.
     let unended = |why: &Missing| mode == Mode::Count && *why == Missing::NoEnd;
     assert!(found.missing.values().all(unended), "{mode:?} {level}: {:?}", found.missing);
     Looked { table, found: found.found, lines: listing::of(compiler, &object) }
 }
 
-/// Returns the number of instrumented loops inside of the function or loop with this id, plus 1 if
-/// it is a loop itself.
+/// Returns how many instrumented loops are inside of this id, plus 1 if it is a loop.
 fn loops_of(table: &SideTable, id: u32) -> usize {
     let is_inside = |mut at: u32| loop {
         if at == id {
@@ -59,12 +55,11 @@ fn loops_of(table: &SideTable, id: u32) -> usize {
     loops.filter(|entry| is_inside(entry.id)).count()
 }
 
-/// Compares everything about a region that the listing shows.
 fn agree(looked: &Looked, id: u32, what: &str) {
     let region = &looked.found[&id];
     let lines: Vec<(&u64, &Line)> =
         region.ranges.iter().flat_map(|range| looked.lines.range(range.start..range.end)).collect();
-    // The ranges begin and end at the boundaries of instructions, and do not overlap.
+    // Ranges consist of whole instructions, and do not overlap.
     for range in &region.ranges {
         let end = looked.lines.range(range.start..range.end).next_back();
         let end = end.map(|(at, line)| at + line.length);
@@ -75,13 +70,10 @@ fn agree(looked: &Looked, id: u32, what: &str) {
     let own = region.counts;
     assert_eq!(own.instructions + own.hooks, lines.len() as u64, "{what} {id}: instructions");
     let among: BTreeMap<u64, &Line> = lines.iter().map(|(at, line)| (**at, *line)).collect();
-    // The headers of the machine loops must be those of the cycles that the jumps in the listing
-    // make.
     let cycles = listing::cycles(&among, &looked.lines, region.function);
     let headers: BTreeSet<u64> = region.loops.iter().map(|l| l.header).collect();
     assert_eq!(headers, cycles, "{what} {id}: headers of loops");
-    // Each cycle has a jump back, with both ends inside of the ranges. The jump need not go to the
-    // header, because compilers may place a header in the middle of its loop.
+    // The jump back need not go to the header, which compilers may place in the middle of its loop.
     let back = |(at, line): &(&u64, &&Line)| {
         line.targets.iter().any(|to| to <= at && among.contains_key(to))
     };
@@ -99,8 +91,7 @@ fn agree(looked: &Looked, id: u32, what: &str) {
             *count += u64::from(*width);
         }
     }
-    // The listing also counts the instructions of hooks, which load, store, branch, call and save
-    // registers, so its numbers may be larger.
+    // The listing's numbers include hooks, so they may be larger.
     let pairs = [
         (own.loads, all.loads),
         (own.stores, all.stores),
@@ -116,7 +107,7 @@ fn agree(looked: &Looked, id: u32, what: &str) {
         let more = judged.checked_sub(own_count);
         assert!(more.is_some_and(|more| more <= own.hooks), "{what} {id}: {own:?} {all:?}");
     }
-    // An innermost machine loop has no hooks, so all of it can be compared.
+    // It has no hooks.
     for l in region.loops.iter().filter(|l| l.innermost && l.straight) {
         let body = listing::body(&among, l.header);
         let count = |of: fn(&Line) -> bool| body.iter().filter(|line| of(line)).count() as u64;
@@ -134,11 +125,9 @@ fn agree(looked: &Looked, id: u32, what: &str) {
     }
 }
 
-/// The expected numbers were counted by hand: `matmul_ijk` and `matmul_ikj` of `kernels.c` have
-/// three nested loops. At -O1 they are not transformed: the region of the function contains 3
-/// machine loops, the region of the outer loop 3, of the middle loop 2, and of the inner loop 1. At
-/// -O3 vectorisers may split the inner loop. Then the text has one more loop, and all regions
-/// around it have one more machine loop.
+/// Counted by hand: `matmul_ijk` and `matmul_ikj` of `kernels.c` have three nested loops. At -O1,
+/// the function has 3 machine loops, the outer loop 3, the middle one 2, and the inner one 1. At
+/// -O3, a vectoriser may split the inner loop, which then adds one to the regions around it.
 #[test]
 fn regions_of_two_loop_orders_are_right() {
     let mut regions_judged = 0;
@@ -170,7 +159,7 @@ fn regions_of_two_loop_orders_are_right() {
     eprintln!("{regions_judged} regions");
 }
 
-/// The other kernels have branches, several exits, `switch`, calls and recursion.
+/// Branches, several exits, `switch`, calls and recursion.
 #[test]
 fn regions_of_all_kernels_agree_with_objdump() {
     for compiler in compilers("regions_of_all_kernels_agree_with_objdump") {
@@ -187,7 +176,6 @@ fn regions_of_all_kernels_agree_with_objdump() {
     }
 }
 
-/// The region of a loop is inside of the region of its parent.
 #[test]
 fn regions_are_nested_as_ids_are() {
     for compiler in compilers("regions_are_nested_as_ids_are") {

@@ -1,6 +1,5 @@
-//! Checks the descriptions of loops in words, for kernels whose behaviour is known by construction.
-//! The numbers of arithmetic instructions and gathers are compared with the listing of `objdump`.
-//! `llvm-mca` computes whether an iteration waits for a chain.
+//! Checks the descriptions of loops whose behaviour is known by construction, also with the listing
+//! of `objdump` and with `llvm-mca`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,7 +16,7 @@ use code::words::words;
 use code::{Image, Wanted, regions};
 use support::{Compiler, compilers};
 
-/// Returns the description of the first loop of each function, and its machine loop.
+/// Returns the description of each function's first loop, and its machine loop.
 fn said(
     compiler: &Compiler,
     object: &Path,
@@ -38,7 +37,7 @@ fn said(
     all
 }
 
-/// Returns the instructions of a loop in the form of `objdump`.
+/// Returns a loop's instructions as `objdump` writes them.
 fn listed(disassembled: &str, l: &MachineLoop) -> Vec<String> {
     let line = |line: &str| {
         let mut fields = line.split('\t');
@@ -50,8 +49,7 @@ fn listed(disassembled: &str, l: &MachineLoop) -> Vec<String> {
     disassembled.lines().filter_map(line).collect()
 }
 
-/// Returns the cycles of an iteration, and the cycles without any dependence, according to
-/// `llvm-mca`.
+/// Returns the cycles of an iteration, and those without any dependence, according to `llvm-mca`.
 fn cycles(code: &[String]) -> Option<(f64, f64)> {
     let mca = ["llvm-mca-22", "llvm-mca-19", "llvm-mca"].into_iter();
     let mut mca = mca.filter(|name| Command::new(name).arg("--version").output().is_ok());
@@ -175,9 +173,8 @@ fn kernels_are_what_they_were_written_to_be() {
     }
 }
 
-/// If the file has the name of a called function, the description contains this name, however the
-/// code reaches the function. If a function is called through a variable or an argument, it is not
-/// known. The numbers of calls are compared with the listing of `objdump`.
+/// A called function with a known name is named, unless it is called through a variable or an
+/// argument.
 #[test]
 fn callees_are_named_however_the_code_reaches_them() {
     let expected = [
@@ -187,8 +184,7 @@ fn callees_are_named_however_the_code_reaches_them() {
         ("changed", vec!["1 indirect call"]),
         ("inside", vec!["1 call of half"]),
     ];
-    // With these flags, the code calls functions through stubs, through slots of the linker's
-    // table, or by addresses in the code.
+    // Through stubs, through slots of the linker's table, or by addresses in the code.
     let ways: [&[&str]; 3] = [&["-fPIC"], &["-fPIC", "-fno-plt"], &["-fno-pic", "-mcmodel=large"]];
     let compilers = compilers("callees").into_iter().filter(|compiler| !compiler.is_arm);
     let (mut registers, mut stubs) = (0, 0);

@@ -1,5 +1,5 @@
 //! Measures what two readings of counters cost, one at the beginning and one at the end of an
-//! interval. For comparison, it also measures a lower bound and the usual way to count an interval.
+//! interval. It compares them with a lower bound and with the usual way to count an interval.
 //!
 //! Prints `name value ns` lines, which are medians of interleaved batches, for N software counters.
 //! `floor.N` is two raw group reads without any check. `ours.N` is two [`ThreadCounters::read`] and
@@ -58,8 +58,8 @@ fn ours(counters: &mut ThreadCounters, state: &mut [Readings; 2], n: usize) -> u
     (0..n).filter_map(|i| end.since(begin, i)).sum()
 }
 
-/// Does what programs usually do, except that programs use a plain read format. Our group format
-/// with one counter each copies 24 bytes more, which makes no visible difference.
+/// Our group format with one counter each copies 24 bytes more than the plain read format that
+/// programs use. This makes no visible difference.
 fn ioctl(fds: &[i32]) -> u64 {
     const ENABLE: libc::c_ulong = 0x2400;
     const DISABLE: libc::c_ulong = 0x2401;

@@ -13,15 +13,12 @@
 //! | [`readings`] | [`Readings`]: the fixed buffer that the kernel writes to, and [`Coverage`] |
 //! | [`perf`] | `perf_event_attr` and `perf_event_open`, [`OpenError`] |
 //!
-//! The crate `names` parses the names that people type, `machine` checks whether a counter works on
-//! this machine, and `measure` counts parts of one's own program.
-//!
 //! # Rules
 //!
 //! The read path does not allocate, lock, panic or use standard I/O. Every system call is made
-//! directly (module `sys`), so errno is never touched. Before this crate closes the descriptor of
-//! an open counter, it checks that the number still refers to that counter. Where the processor and
-//! the kernel allow it, the module `user` reads a group without the kernel, into the same words.
+//! directly (module `sys`), so errno is not touched. Before this crate closes a counter's
+//! descriptor, it checks that the number still refers to that counter. Where the processor and the
+//! kernel allow it, the module `user` reads a group without the kernel, into the same words.
 
 pub mod perf;
 pub mod plan;

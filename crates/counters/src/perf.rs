@@ -30,8 +30,7 @@ struct KernelAttr {
     sample_period: u64,
     sample_type: u64,
     read_format: u64,
-    /// The bit field. Bit 0, the least significant one, is `disabled` (both supported architectures
-    /// are little-endian).
+    /// The bit field. Bit 0, the least significant one, is `disabled`.
     flags: u64,
     /// In the kernel's union, this field is also called `wakeup_watermark`.
     wakeup_events: u32,
@@ -68,8 +67,8 @@ const _: () = {
     assert!(offset_of!(KernelAttr, config3) == 128);
 };
 
-/// Everything after this size is zero in our attributes, except for the rare `config3`. This size
-/// therefore suffices for any kernel (`PERF_ATTR_SIZE_VER1`, with `bp_len`).
+/// The smallest size to try: `PERF_ATTR_SIZE_VER1`, which includes `bp_len`. In our attributes,
+/// everything after this size is zero, except for `config3`.
 const SMALLEST: u32 = 72;
 
 impl KernelAttr {
@@ -117,16 +116,15 @@ impl Target {
     pub const CALLING_THREAD: Self = Self { pid: 0, cpu: -1 };
 }
 
-/// Opens a counter for `target` in the enabled state, as the leader of a group (`group_fd` −1) or
-/// as a member of the group whose leader has the descriptor `group_fd`. The descriptor is closed on
-/// exec, and the caller must close it. Does not allocate or touch errno; may be called on any
-/// thread.
+/// Opens a counter for `target` in the enabled state. `group_fd` is the descriptor of the group's
+/// leader, or −1 to open a leader. The caller must close the descriptor; exec closes it, too. Does
+/// not allocate or touch errno.
 pub fn open(attr: &PerfAttr, target: Target, group_fd: i32) -> Result<i32, OpenError> {
     open_as(KernelAttr::new(attr), attr, target, group_fd)
 }
 
-/// Does what [`open`] does. If a ring buffer is mapped for the counter, the kernel also writes an
-/// empty sample to it for each event.
+/// Like [`open`], but if a ring buffer is mapped for the counter, the kernel also writes an empty
+/// sample to it for each event.
 pub(crate) fn open_sampled(
     attr: &PerfAttr,
     target: Target,
@@ -134,8 +132,8 @@ pub(crate) fn open_sampled(
 ) -> Result<i32, OpenError> {
     let mut kernel = KernelAttr::new(attr);
     kernel.sample_period = 1;
-    // With these values, the kernel wakes up a process that waits for the buffer as seldom as
-    // possible. No process waits for it.
+    // The kernel then wakes up processes that wait for the buffer as seldom as possible. No process
+    // waits for it.
     kernel.flags |= WATERMARK;
     kernel.wakeup_events = u32::MAX;
     open_as(kernel, attr, target, group_fd)
@@ -169,8 +167,8 @@ fn open_as(
             return Ok(fd);
         }
         let errno = -ret as i32;
-        // With E2BIG, the kernel writes the size that it knows. The part of the attributes beyond
-        // this size is zero, unless the counter needs a newer kernel.
+        // With E2BIG, the kernel writes the size that it knows to `size`. A smaller size would drop
+        // `config3`.
         if attr.config3 != 0 {
             return Err(OpenError::from_errno(errno));
         }
@@ -183,13 +181,13 @@ fn open_as(
     }
 }
 
-/// Checks whether `perf_event_open` reaches the kernel's implementation at all. A call without
-/// attributes that reaches it can only return EFAULT (from the kernel's source; measured on Linux
-/// 6.18). Any other error comes from something in between: a seccomp filter, a security module, or
-/// a kernel without perf. A filter may also kill the process for the call.
+/// Checks whether `perf_event_open` reaches the kernel's implementation at all. Without attributes,
+/// the implementation can only return EFAULT (from the kernel's source; measured on Linux 6.18).
+/// Any other error comes from a seccomp filter, a security module, or a kernel without perf. A
+/// filter may also kill the process for the call.
 ///
 /// # Errors
-/// Returns the error of whatever answered in place of the kernel's implementation.
+/// Returns the error that came instead of EFAULT.
 pub fn reaches_the_kernel() -> Result<(), OpenError> {
     // SAFETY: user space never reads the null pointer to the attributes, only the kernel does.
     let ret = unsafe { sys::perf_event_open(core::ptr::null_mut(), 0, -1, -1, 0) };
@@ -218,7 +216,7 @@ macro_rules! kinds {
             }
 
             /// Returns the name of the error number (`ENOENT`), `errno` for
-            /// [`OpenErrorKind::Other`], or the signal's name for [`OpenErrorKind::Killed`].
+            /// [`OpenErrorKind::Other`], and `SIGSYS` for [`OpenErrorKind::Killed`].
             pub fn errno_name(self) -> &'static str {
                 match self {
                     $( Self::$kind => stringify!($errno), )*

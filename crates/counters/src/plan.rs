@@ -5,8 +5,7 @@ use core::fmt;
 
 use model::{Counter, MAX_COUNTERS, Source};
 
-/// The counters of a run in their groups. The plan is built once per process, and then shared by
-/// all threads.
+/// The counters of a run in their groups.
 ///
 /// Invariants:
 ///
@@ -105,27 +104,23 @@ impl Plan {
         Ok(Self { counters, groups, starts, kernel_reads_only: false, ns_per_tick: 0 })
     }
 
-    /// Returns the same plan, but its counters are always read by the kernel and never in user
-    /// mode. This is for comparison, and for machines on which root may forbid reads in user mode
-    /// while a program uses them.
+    /// Returns the same plan, but the kernel makes each reading. This is for comparison, and for
+    /// machines on which root may forbid reads in user mode while a program uses them.
     pub fn kernel_reads_only(self) -> Self {
         Self { kernel_reads_only: true, ..self }
     }
 
-    /// Returns the same plan for a machine whose time-stamp counter always runs at one rate: a tick
-    /// is `ns_per_tick` / 2³² nanoseconds, or 0 if the rate is not known. If the rate is known,
-    /// software counters can be read in user mode as well, because their times follow from the
-    /// ticks.
+    /// Returns the same plan for a machine whose time-stamp counter has a fixed rate: a tick is
+    /// `ns_per_tick` / 2³² nanoseconds. 0 means that the rate is not known. Software counters are
+    /// then not read in user mode, because their times follow from the ticks.
     pub fn with_steady_ticks(self, ns_per_tick: u64) -> Self {
         Self { ns_per_tick, ..self }
     }
 
-    /// Returns the rate of the time-stamp counter, or 0 if it is not known.
     pub(crate) fn ns_per_tick(&self) -> u64 {
         self.ns_per_tick
     }
 
-    /// Returns whether groups are read without the kernel where that is possible.
     pub(crate) fn user_reads(&self) -> bool {
         !self.kernel_reads_only
     }
@@ -151,8 +146,8 @@ impl Plan {
     }
 }
 
-/// Separates the counters of threads, which the agent opens, from the counters of whole packages,
-/// which it cannot open. The order is kept, and each result has its own group numbers.
+/// Separates the counters of threads from those of whole packages, which the agent cannot open. The
+/// order is kept, and each result has its own group numbers.
 pub fn by_scope(counters: Vec<Counter>) -> (Vec<Counter>, Vec<Counter>) {
     let (mut threads, mut packages): (Vec<_>, Vec<_>) =
         counters.into_iter().partition(|c| c.scope.is_thread());
@@ -167,7 +162,7 @@ pub fn by_scope(counters: Vec<Counter>) -> (Vec<Counter>, Vec<Counter>) {
     (threads, packages)
 }
 
-/// The reason why a list of counters is not a valid plan. `counter` is an index into the list.
+/// The reason why a list of counters is not a valid plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -176,7 +171,7 @@ pub enum PlanError {
         /// The number of counters.
         counters: usize,
     },
-    /// The counter's group number neither continues the previous counter's group nor is the next number.
+    /// The counter's group is neither the previous counter's nor the next number.
     GroupOutOfOrder {
         /// Index of the counter.
         counter: usize,

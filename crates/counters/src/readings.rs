@@ -1,6 +1,5 @@
-//! The buffer of one reading of all counters. It contains the words as the kernel wrote them, so
-//! nothing is copied or parsed. (A reading in user mode writes only the times and values, a
-//! simulated one all words.)
+//! The buffer of one reading of all counters. The kernel writes its words directly to this buffer,
+//! so nothing is copied or parsed. A reading in user mode writes only the times and values.
 //!
 //! Each group is a block in the format of `read(2)` (`PERF_FORMAT_GROUP|ID` and both times). The
 //! blocks follow each other in the order of the plan:
@@ -13,9 +12,8 @@
 //!         group 0: 3 + 2·nr words                                 group 1
 //! ```
 //!
-//! The start of a block thus moves by 3 words for each group before it and by 2 words for each
-//! counter before it. A bit mask with the first counter of each group therefore describes the whole
-//! layout.
+//! A bit mask with the first counter of each group describes the whole layout: a block starts 3
+//! words later for each group before it, and 2 words later for each counter before it.
 
 use model::MAX_COUNTERS;
 
@@ -23,14 +21,13 @@ use model::MAX_COUNTERS;
 pub(crate) const WORDS: usize = 5 * MAX_COUNTERS;
 
 /// One reading of all counters of a plan, with a fixed size of 1.3 kB. Creating a value fills it
-/// with zeros, so keep it where it can be reused (in the thread's state).
+/// with zeros, so keep it where it can be reused.
 #[repr(C)]
 #[derive(Clone)]
 pub struct Readings {
     /// A mask with one bit at the first counter of each group.
     pub(crate) starts: u32,
-    /// A mask with one bit for each counter number that has no value: it failed, or it is not in
-    /// the plan.
+    /// A mask with one bit for each counter number that has no value.
     pub(crate) missing: u32,
     pub(crate) words: [u64; WORDS],
 }
@@ -60,8 +57,8 @@ impl Readings {
     /// Returns the index of the value of counter `i`, which is below [`MAX_COUNTERS`].
     #[inline]
     fn place(&self, i: usize) -> usize {
-        // The usual layout has one group. This case is separate, because counting bits would cost
-        // more than everything else here.
+        // The usual layout has one group. For this layout, counting bits would cost more than
+        // everything else here.
         let groups = match self.starts {
             1 => 1,
             starts => (starts & upto(i)).count_ones() as usize,
@@ -105,8 +102,7 @@ impl Readings {
     }
 
     /// Returns what counter `i` counted between `begin` and this reading of the same thread, or
-    /// `None` if one of the two was not read. The count is not scaled for the time in which the
-    /// counter was not counting; see [`Readings::coverage`].
+    /// `None` if one of the two was not read. The count is not scaled; see [`Readings::coverage`].
     #[inline]
     pub fn since(&self, begin: &Readings, i: usize) -> Option<u64> {
         if self.is_missing(i) || begin.is_missing(i) {
@@ -118,7 +114,7 @@ impl Readings {
     }
 
     /// Returns how much of the time between `begin` and this reading the group of counter `i` was
-    /// actually counting. All counters of a group share this value.
+    /// actually counting.
     #[inline]
     pub fn coverage(&self, begin: &Readings, i: usize) -> Coverage {
         let times = |from: &Self, to: &Self| {
@@ -138,7 +134,7 @@ impl Readings {
     }
 
     /// Returns the blocks, for writers that copy whole groups. Words after the plan's last block,
-    /// and blocks of missing groups, are meaningless.
+    /// and the blocks of missing groups, are meaningless.
     #[inline]
     pub fn words(&self) -> &[u64] {
         &self.words
@@ -162,15 +158,14 @@ pub enum Coverage {
     /// The group was counting in the whole interval, so the difference is the count.
     Whole,
     /// The group was counting in a part of the interval, because of multiplexing or because the
-    /// counter is bound to another CPU. The difference is too small by an unknown amount.
+    /// counter is bound to another CPU. The difference can be too small.
     Part {
         /// Length of the interval in nanoseconds.
         enabled_ns: u64,
         /// Nanoseconds of that time during which the group was counting; more than 0.
         running_ns: u64,
     },
-    /// The group was counting at no time, or was not read. The value is missing, which is not the
-    /// same as 0.
+    /// The group was counting at no time, or was not read. The value is missing, which is not 0.
     Nothing,
 }
 
@@ -224,7 +219,7 @@ mod tests {
         end.missing = !0;
         assert_eq!(end.coverage(&begin, 2), Coverage::Nothing);
         assert_eq!(end.since(&begin, 2), None);
-        // These are two readings of a group that never ran, within one tick of its clock.
+        // A group that never ran, read twice within one tick of its clock.
         let zero = Readings { starts: 1, missing: !1, words: [0; WORDS] };
         assert_eq!(zero.coverage(&zero, 0), Coverage::Nothing);
     }

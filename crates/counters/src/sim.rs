@@ -1,11 +1,9 @@
 //! Simulated groups: a script replaces the kernel and writes words of the same layout to the
 //! buffer.
 //!
-//! A script has one step per reading of its thread. Every counter of a group advances with each
-//! reading. The group's times come from the script of its first counter, because a kernel group
-//! also has only one pair of times. If a step fails in any of the counters, the whole group is
-//! missing from that reading, like a group in the error state. The counters continue to count
-//! nevertheless.
+//! A script has one step per reading of its thread. The group's times come from the script of its
+//! first counter, because a kernel group also has only one pair of times. If a step fails in any of
+//! the counters, the whole group is missing from that reading, but its counters continue to count.
 
 use model::{Counter, MAX_COUNTERS, SimReading, Source};
 
@@ -27,7 +25,7 @@ impl SimState {
         Self { readings: 0, values: zero, enabled: zero, running: zero }
     }
 
-    /// Clears the position in place, so that the scripts start over.
+    /// Clears the position in place; the scripts start over.
     pub(crate) fn clear(&mut self) {
         self.readings = 0;
         self.values.fill(0);
@@ -35,7 +33,7 @@ impl SimState {
         self.running.fill(0);
     }
 
-    /// Takes the group's next step and writes its block. Returns false if the reading fails.
+    /// Writes the group's next step to its block. Returns false if the reading fails.
     pub(crate) fn read(&mut self, counters: &[Counter], group: Group, block: &mut [u64]) -> bool {
         let mut works = true;
         for i in group.range() {
@@ -61,7 +59,7 @@ impl SimState {
     }
 }
 
-/// Returns the step for reading number `reading`. The script starts over after its last step.
+/// Returns the step for this reading. The script starts over after its last step.
 fn step(counter: Option<&Counter>, reading: u64) -> SimReading {
     let Some(Counter { source: Source::Sim(script), .. }) = counter else {
         return SimReading { fails: true, ..SimReading::default() };

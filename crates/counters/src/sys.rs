@@ -70,22 +70,20 @@ pub(crate) unsafe fn read(fd: i32, buf: *mut u8, len: usize) -> isize {
     unsafe { syscall5(libc::SYS_read, fd as usize, buf as usize, len, 0, 0) }
 }
 
-/// Calls `close(2)`.
 pub(crate) fn close(fd: i32) -> isize {
     // SAFETY: closing touches none of our memory, and callers only close descriptors that they own.
     unsafe { syscall5(libc::SYS_close, fd as usize, 0, 0, 0, 0) }
 }
 
-/// Calls `fcntl(fd, F_DUPFD_CLOEXEC, lowest)`: duplicates the descriptor to a number of at least
-/// `lowest`.
+/// Duplicates the descriptor to a number of at least `lowest`. The duplicate is closed on exec.
 pub(crate) fn dup_above(fd: i32, lowest: i32) -> isize {
     let cmd = libc::F_DUPFD_CLOEXEC as usize;
     // SAFETY: this command of fcntl takes plain numbers.
     unsafe { syscall5(libc::SYS_fcntl, fd as usize, cmd, lowest as usize, 0, 0) }
 }
 
-/// Returns the kernel's id of the perf event behind `fd`, or an error number if there is none.
-/// `ENOTTY` and similar errors mean that the descriptor is not a perf event.
+/// Returns the kernel's id of the perf event behind `fd`. An error number such as `ENOTTY` means
+/// that `fd` is not a perf event.
 pub(crate) fn perf_event_id(fd: i32) -> Result<u64, i32> {
     // `_IOR('$', 7, __u64 *)` in linux/perf_event.h on 64-bit machines.
     const PERF_EVENT_IOC_ID: usize = 0x8008_2407;
@@ -97,8 +95,7 @@ pub(crate) fn perf_event_id(fd: i32) -> Result<u64, i32> {
     if ret == 0 { Ok(id) } else { Err(-ret as i32) }
 }
 
-/// Sets the condition of the tracepoint `fd`. Returns the error number if the kernel refuses the
-/// condition.
+/// Sets the condition of the tracepoint `fd`. Returns the error number if the kernel refuses it.
 pub(crate) fn perf_event_filter(fd: i32, filter: &core::ffi::CStr) -> Option<i32> {
     // `_IOW('$', 6, char *)` in linux/perf_event.h on 64-bit machines.
     const PERF_EVENT_IOC_SET_FILTER: usize = 0x4008_2406;
@@ -110,8 +107,7 @@ pub(crate) fn perf_event_filter(fd: i32, filter: &core::ffi::CStr) -> Option<i32
     (ret < 0).then_some(-ret as i32)
 }
 
-/// Stops the leader of a group and starts it again. This makes the kernel schedule all counters of
-/// the group.
+/// Stops and starts a group's leader, which makes the kernel schedule all counters of the group.
 pub(crate) fn perf_event_restart(leader: i32) {
     const PERF_EVENT_IOC_ENABLE: usize = 0x2400;
     const PERF_EVENT_IOC_DISABLE: usize = 0x2401;
@@ -168,13 +164,12 @@ pub(crate) fn map_wiped_on_fork(bytes: usize) -> Result<*mut u8, i32> {
     Ok(at)
 }
 
-/// Calls `munmap(2)`.
 pub(crate) fn unmap(at: *mut u8, bytes: usize) {
     // SAFETY: callers unmap only their own mappings and do not use them afterwards.
     unsafe { syscall5(libc::SYS_munmap, at as usize, bytes, 0, 0, 0) };
 }
 
-/// Returns the size of a page of memory in bytes, which the kernel passes to each process.
+/// Returns the size of a page of memory in bytes.
 pub(crate) fn page_size() -> usize {
     // SAFETY: `getauxval` reads a value that the kernel passed to the program, and takes no
     // pointer.

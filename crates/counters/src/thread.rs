@@ -13,19 +13,17 @@
 //!
 //! # What can be detected when the program closes our descriptors
 //!
-//! Some programs close descriptors that are not theirs (`close_range`, daemons). Then the next
-//! `read(2)` here (unlike a reading without the kernel) fails with `EBADF`, and the thread's
-//! counters are lost, which is detected and does no harm. If the number is reused before our next
-//! read, that one read goes to another file. The mistake is *recognised* afterwards (wrong size,
-//! layout or id) and never repeated. But this read may have consumed bytes of a pipe or socket, and
-//! it blocks if the pipe is empty and in blocking mode.
+//! Some programs close descriptors that are not theirs (`close_range`, daemons). The next `read(2)`
+//! then fails with `EBADF`, and the thread's counters are lost. If the number is reused before the
+//! next read, that one read goes to another file. The mistake is *recognised* afterwards (wrong
+//! size, layout or id) and not repeated. But this read may have consumed bytes of a pipe or socket,
+//! and it blocks if the pipe is empty and in blocking mode.
 //!
-//! There is no system call that reads a counter and refuses a pipe (`pread` and `RWF_NOWAIT` refuse
-//! both: measured), and a check before each read would cost another system call. Instead, counters
-//! have descriptors with high numbers, which the program is unlikely to reuse: the kernel gives the
-//! lowest free number to a new descriptor, so only a `dup2` to exactly such a number has this
-//! effect. [`ThreadCounters::verify`] checks without reading. An agent that intercepts the
-//! program's calls of `close` or `dup2` can call [`ThreadCounters::owns`].
+//! No system call reads a counter and refuses a pipe (`pread` and `RWF_NOWAIT` refuse both:
+//! measured). A check before each read would cost another system call. Instead, counters have
+//! descriptors with high numbers, which the program is unlikely to reuse, because the kernel gives
+//! the lowest free number to a new descriptor. [`ThreadCounters::verify`] checks without reading.
+//! Code that intercepts the program's calls of `close` or `dup2` can call [`ThreadCounters::owns`].
 
 use core::{fmt, ptr};
 
@@ -41,10 +39,8 @@ use crate::user::{self, Table};
 /// The counters of one thread. Dropping this value does nothing, so its owner must call
 /// [`ThreadCounters::close`]. The value has 1.3 kB and fits in a `const` thread-local.
 ///
-/// The counters are opened by the thread that they count, or by another thread
-/// ([`ThreadCounters::open_for`]). The value may be moved and read elsewhere. But reading the
-/// counters of a thread that runs on another CPU costs 18 µs instead of 0.4 µs (measured), because
-/// the kernel interrupts that CPU.
+/// The value may be moved and read elsewhere. But reading the counters of a thread that runs on
+/// another CPU costs 18 µs instead of 0.4 µs (measured), because the kernel interrupts that CPU.
 #[repr(C, align(64))]
 pub struct ThreadCounters<'plan> {
     // The words of the hot path come first and share one cache line.
@@ -72,11 +68,10 @@ pub struct ThreadCounters<'plan> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    // This is the first variant, so that memory that the kernel has zeroed in a forked child means
+    // This is the first variant, so that memory that the kernel zeroed in a forked child means
     // closed.
     Closed,
-    /// There is exactly one group, and it is perf's: one `read(2)` directly into the buffer
-    /// suffices.
+    /// There is one group, and it is perf's: one `read(2)` directly into the buffer suffices.
     OneGroup,
     /// One group of hardware counters, which have pages for reads in user space.
     OneInUser,
@@ -93,11 +88,11 @@ enum State {
 pub enum ReadStatus {
     /// Every counter was read.
     Complete,
-    /// At least one group could not be read this time (a pinned one lost its hardware, the kernel
-    /// had no memory, or a script says so); [`Readings::missing`] says which. Later ones may work.
+    /// At least one group could not be read this time: a pinned one lost its hardware, the kernel
+    /// had no memory, or a script says so. See [`Readings::missing`]. Later readings may work.
     Partial,
-    /// A descriptor is no longer ours, or this is a forked child. This is reported only once;
-    /// nothing is read in this thread until the counters are opened again.
+    /// A descriptor is no longer ours, or this is a forked child. This is reported once; nothing is
+    /// read until the counters are opened again.
     DescriptorLost,
     /// Nothing is open, or a descriptor was lost earlier.
     Closed,
@@ -113,8 +108,7 @@ pub struct OpenFailure {
 }
 
 impl OpenFailure {
-    /// Makes the failure that means that nothing could be opened: the first counter failed with
-    /// this `errno`.
+    /// Means that nothing could be opened: the first counter failed with this `errno`.
     pub fn of_first(errno: i32) -> Self {
         Self { counter: 0, error: OpenError::from_errno(errno) }
     }
@@ -148,16 +142,15 @@ impl<'plan> ThreadCounters<'plan> {
         }
     }
 
-    /// Opens every group of `plan` for the calling thread; counting starts at once. If a counter
-    /// fails to open, all opened descriptors are closed again. Counters that were open before are
-    /// closed first. Takes about 2.5 µs per counter; does not allocate, lock or touch errno.
+    /// Opens every group of `plan` for the calling thread; counting starts at once. Counters that
+    /// were open before are closed first. If a counter fails to open, nothing stays open. Takes
+    /// about 2.5 µs per counter; does not allocate, lock or touch errno.
     pub fn open(&mut self, plan: &'plan Plan) -> Result<(), OpenFailure> {
         self.open_for(plan, Target::CALLING_THREAD)
     }
 
-    /// Does what [`ThreadCounters::open`] does, for another thread, which may have been running for
-    /// a long time, or for one CPU. Counting starts now. Fails with `ESRCH` if the thread has
-    /// ended; if it ends later, its counts stay readable.
+    /// Does what [`ThreadCounters::open`] does, for another thread or for one CPU. Fails with
+    /// `ESRCH` if the thread has ended; if it ends later, its counts stay readable.
     pub fn open_for(&mut self, plan: &'plan Plan, target: Target) -> Result<(), OpenFailure> {
         self.close();
         self.open_groups(plan, target, true)
@@ -188,8 +181,7 @@ impl<'plan> ThreadCounters<'plan> {
             }
             // Linux 6.18 does not schedule a member whose PMU differs from its leader's until the
             // thread is switched out and in. `{page-faults,task-clock}` opens and reads, but its
-            // second counter does not advance (measured). Restarting the leader schedules all
-            // members.
+            // second counter does not advance (measured).
             if group.len > 1 {
                 sys::perf_event_restart(leader);
             }
@@ -218,8 +210,6 @@ impl<'plan> ThreadCounters<'plan> {
         Ok(())
     }
 
-    /// Opens counter `i`, moves its descriptor to a high number, and stores the descriptor and the
-    /// id.
     fn open_one(
         &mut self,
         plan: &Plan,
@@ -235,8 +225,7 @@ impl<'plan> ThreadCounters<'plan> {
         else {
             return Err(OpenError::from_errno(libc::EINVAL));
         };
-        // A PMU that does not support user-space reads refuses these attributes. Any other error
-        // would also occur without them.
+        // A PMU that does not support user-space reads refuses these attributes.
         let opened = in_user.and_then(|kind| user::open(kind, attr, target, leader));
         let mut fd = match opened {
             Some(fd) => fd,
@@ -246,8 +235,7 @@ impl<'plan> ThreadCounters<'plan> {
             let moved = sys::dup_above(fd, lowest);
             sys::close(fd);
             if moved < 0 {
-                // The numbers reserved for counters are used up; lower numbers belong to the
-                // program.
+                // No high number is free, and lower numbers belong to the program.
                 return Err(OpenError::from_errno(libc::EMFILE));
             }
             fd = moved as i32;
@@ -285,8 +273,8 @@ impl<'plan> ThreadCounters<'plan> {
         }
     }
 
-    /// Returns a mask with one bit at the first counter of each group that is read without the
-    /// kernel. This is the case as long as the thread that opened the counters reads them.
+    /// Returns a mask with one bit at the first counter of each group that has pages for reads
+    /// without the kernel. The thread that opened the counters can use these pages.
     pub fn user_reads(&self) -> u32 {
         // SAFETY: `table` is null or was made by `Table::make`, and is valid until `close`.
         let Some(table) = (unsafe { self.table.as_ref() }) else { return 0 };
@@ -303,8 +291,7 @@ impl<'plan> ThreadCounters<'plan> {
         (self.owner == user::thread_pointer()).then_some(table)
     }
 
-    /// Reads a group through its pages. Returns false if the group has none, if this is another
-    /// thread or process, or if the counter is not on the CPU at the moment.
+    /// Reads a group through its pages. Returns false if the kernel must read the group.
     fn read_in_user(&mut self, first: usize, len: usize, block: &mut [u64]) -> bool {
         let Some(table) = self.pages() else { return false };
         match table.has_ring(first) {
@@ -313,8 +300,7 @@ impl<'plan> ThreadCounters<'plan> {
         }
     }
 
-    /// Lets the kernel read a group, whose leader has the descriptor `fd`. Returns the result of
-    /// `read(2)`.
+    /// Lets the kernel read a group. Returns the result of `read(2)`.
     #[inline(always)]
     fn ask(&mut self, first: usize, len: usize, fd: i32, block: &mut [u64]) -> isize {
         let bytes = (3 + 2 * len) * 8;
@@ -335,24 +321,23 @@ impl<'plan> ThreadCounters<'plan> {
         self.ask(0, self.nr as usize, self.leader, &mut out.words)
     }
 
-    /// Returns the addresses of the pages that are read without the kernel. A forked child does not have them.
+    /// Returns the addresses of the pages, of which a forked child has none.
     pub fn user_pages(&self) -> impl Iterator<Item = usize> {
         // SAFETY: `table` is null or was made by `Table::make`, and is valid until `close`.
         let table = unsafe { self.table.as_ref() };
         table.into_iter().flat_map(user::Table::addresses)
     }
 
-    /// Returns whether this is a forked child of the process that opened the counters. Without a
-    /// system call, this can be determined only if the counters have pages, because a child does
-    /// not have them. It matters because a reading in the child would return the parent's counts.
+    /// Returns whether this is known to be a forked child of the process that opened the counters.
+    /// Only counters with pages tell, because a child does not have them. A reading in the child
+    /// would return the parent's counts.
     fn in_child(&self) -> bool {
         // SAFETY: `table` is null or was made by `Table::make`, and is valid until `close`.
         unsafe { self.table.as_ref() }.is_some_and(|table| !table.is_alive())
     }
 
-    /// Reads every group into `out`. A perf group that [`ThreadCounters::user_reads`] includes is read from the CPU's
-    /// counters, if they are on the CPU at the moment, or from the ring buffers of software counters. Otherwise it is
-    /// read with one `read(2)`. Simulated groups need no system call.
+    /// Reads every group into `out`: through its pages if it has some and this is possible now,
+    /// otherwise with one `read(2)`. Simulated groups need no system call.
     ///
     /// Does not allocate, lock, panic or touch errno. It is signal-safe, but not while the same
     /// value is being read (use a guard against re-entry).
@@ -371,8 +356,8 @@ impl<'plan> ThreadCounters<'plan> {
         self.read_several(out)
     }
 
-    /// The shortest path, with a single attempt and without its own stack frame. If the attempt
-    /// fails, [the long way](Self::read_one_the_long_way) reads the group.
+    /// Makes a single attempt to read the only group without the kernel. [The long
+    /// way](Self::read_one_the_long_way) follows if the attempt fails.
     #[inline]
     fn read_one_in_user(
         &mut self,
@@ -389,8 +374,8 @@ impl<'plan> ThreadCounters<'plan> {
         self.read_one_the_long_way(out)
     }
 
-    /// Reads the only group, of software counters. It is not inlined, so that its locals take no
-    /// room in the stack frames of callers that read other counters.
+    /// Not inlined, so that its locals take no room in the stack frames of callers that read other
+    /// counters.
     #[inline(never)]
     fn read_one_in_rings(&mut self, out: &mut Readings) -> ReadStatus {
         self.read_one_in_user(out, Table::attempt_only_rings)
@@ -407,8 +392,8 @@ impl<'plan> ThreadCounters<'plan> {
         self.read_one(out)
     }
 
-    // This function is inlined, because under kernels with mitigations for speculation, the
-    // processor cannot predict to which place a function returns.
+    // Inlined, because under kernels with mitigations for speculation, the processor cannot predict
+    // to which place a function returns.
     #[inline(always)]
     fn read_one(&mut self, out: &mut Readings) -> ReadStatus {
         out.starts = 1;
@@ -477,10 +462,10 @@ impl<'plan> ThreadCounters<'plan> {
     #[inline(never)]
     fn not_as_expected(&mut self, leader: usize, got: isize, out: &mut Readings) -> ReadStatus {
         out.missing = if self.state == State::Several { out.missing } else { !0 };
-        // A read that returned bytes, but not all of ours, is one of three cases: another file, a
-        // group that lost a member because that member's descriptor was closed, or a forked child.
-        // None of them can be repaired. If the descriptor is ours and the read returned nothing,
-        // the group is in the error state (end of file), or the kernel is out of memory.
+        // If the descriptor is ours and the read returned nothing, the group is in the error state
+        // (end of file), or the kernel is out of memory. Any other result cannot be repaired:
+        // another file, a group that lost a member because that member's descriptor was closed, or
+        // a forked child.
         if got <= 0 && self.is_ours(leader) {
             return ReadStatus::Partial;
         }
@@ -495,8 +480,8 @@ impl<'plan> ThreadCounters<'plan> {
         fd >= 0 && sys::perf_event_id(fd) == Ok(id)
     }
 
-    /// Checks, without reading, that every descriptor is still ours, and returns whether that is so. If one is not,
-    /// the counters are lost from now on. Costs one ioctl (0.1 µs) per counter. Returns true if nothing is open.
+    /// Checks, without reading, that every open descriptor is still ours. If one is not, the
+    /// counters are lost from now on. Costs one ioctl (0.1 µs) per counter.
     pub fn verify(&mut self) -> bool {
         let ours = (0..MAX_COUNTERS).all(|i| self.fds[i] < 0 || self.is_ours(i));
         if !ours {
@@ -505,19 +490,17 @@ impl<'plan> ThreadCounters<'plan> {
         ours
     }
 
-    /// Returns whether `fd` is the descriptor of one of these counters, for code that intercepts
-    /// the program's calls of `close`.
+    /// Returns whether `fd` is the descriptor of one of these counters.
     pub fn owns(&self, fd: i32) -> bool {
         fd >= 0 && self.fds.contains(&fd)
     }
 
-    /// Returns all open descriptors; in a forked child, those that the child inherited. The child
-    /// may call [`ThreadCounters::close`], too.
+    /// Returns all open descriptors. A forked child inherits them and may close them.
     pub fn descriptors(&self) -> impl Iterator<Item = i32> + '_ {
         self.fds.iter().copied().filter(|&fd| fd >= 0)
     }
 
-    /// Returns whether the counters are open and can be read.
+    /// Returns whether the counters can be read.
     pub fn is_open(&self) -> bool {
         matches!(
             self.state,
@@ -530,30 +513,32 @@ impl<'plan> ThreadCounters<'plan> {
         self.sim = SimState::new();
     }
 
-    /// Closes the counters for now. [`ThreadCounters::open_again`] opens them; scripts of simulated
-    /// counters then continue where they were.
+    /// Closes the counters until [`ThreadCounters::open_again`]. Scripts of simulated counters keep
+    /// their positions.
     pub fn close_for_now(&mut self) {
         self.release();
     }
 
-    /// Does what [`ThreadCounters::open`] does, after [`ThreadCounters::close_for_now`]. Software counters get no
-    /// ring buffers, because only a few readings follow, and mapping ring buffers takes longer.
+    /// Opens the counters for the calling thread after [`ThreadCounters::close_for_now`]. Software
+    /// counters get no ring buffers, because only a few readings follow, and mapping ring buffers
+    /// takes longer.
     pub fn open_again(&mut self, plan: &'plan Plan) -> Result<(), OpenFailure> {
         self.release();
         self.open_groups(plan, Target::CALLING_THREAD, false)
     }
 
-    /// Closes every descriptor that is still ours, and no other, and unmaps the pages. A counter goes on counting
-    /// until both its descriptor and its page are gone. May be called on any thread, any number of times.
+    /// Closes every descriptor that is still ours, and unmaps the pages. A counter goes on counting
+    /// until both its descriptor and its page are gone. May be called on any thread, any number of
+    /// times.
     pub fn close(&mut self) {
         self.release();
         self.sim.clear();
     }
 
-    /// Does what [`ThreadCounters::close`] does, except for scripted counters. It writes field by field, because a
-    /// whole new value would be on the stack first, and would take most of the stack that the recorder may use.
+    /// Writes field by field, because a whole new value would be on the stack first, and would take
+    /// most of the stack that the recorder may use.
     fn release(&mut self) {
-        // Members are closed before leaders, so that the kernel does not have to split the group.
+        // Members go before leaders, so that the kernel does not have to split the group.
         for i in (0..MAX_COUNTERS).rev() {
             if self.is_ours(i) {
                 sys::close(self.fds[i]);
@@ -589,9 +574,9 @@ fn block_words(group: Group) -> usize {
 }
 
 /// Returns the lowest number for our descriptors: three quarters of the process's limit, so that
-/// loops over low descriptors do not reach ours (and with a limit of 1368 or more, above `select`'s
-/// 1024). It is not so high that the kernel's descriptor table, which every fork copies up to the
-/// highest open number, becomes large (8 bytes per entry).
+/// loops over low descriptors do not reach ours. A number that is too high makes the kernel's
+/// descriptor table large (8 bytes per entry), and every fork copies it up to the highest open
+/// number.
 fn high_descriptor() -> i32 {
     const HIGHEST: u64 = 8192;
     let limit = sys::descriptor_limit().unwrap_or(1024).min(HIGHEST);

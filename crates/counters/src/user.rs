@@ -8,14 +8,13 @@
 //! ```
 //!
 //! A group is read this way as a whole or not at all, so that values and times cover one interval.
-//! A reading takes tens of nanoseconds instead of hundreds, and no system call. If a group cannot
-//! be read this way, the kernel reads it. No value is missing then, so this is neither a loss nor
-//! an error. [`crate::ThreadCounters::user_reads`] says which groups are read this way.
+//! A reading takes tens of nanoseconds instead of hundreds, and no system call. Where this is not
+//! possible, the kernel reads the group, which is neither a loss nor an error.
 //!
 //! # What keeps it correct
 //!
-//! - The pages of a thread's counters are only meaningful on that thread. On another thread, whose
-//!   thread pointer differs, the kernel makes each reading.
+//! - The pages of a thread's counters are only meaningful on that thread, which its thread pointer
+//!   identifies.
 //! - A forked child has no pages, because the kernel does not copy such mappings. Their addresses
 //!   are in a separate table, which the kernel zeroes in a forked child, so that the child neither
 //!   reads nor unmaps them.
@@ -27,9 +26,8 @@
 //!
 //! If root disables user-space reads while a program uses them (by setting
 //! `kernel.perf_user_access`, or `rdpmc` in sysfs, to 0), the next read traps and kills the
-//! program. This happens to every program that reads counters without the kernel, because the pages
-//! still say that reads are allowed. [`crate::Plan::kernel_reads_only`] is for machines on which
-//! this can happen.
+//! program, because the pages still say that reads are allowed. [`crate::Plan::kernel_reads_only`]
+//! is for machines on which this can happen.
 
 mod page;
 mod pmu;
@@ -57,8 +55,7 @@ const MAPPED: usize = 4096;
 pub(crate) struct Table {
     /// Nonzero in the process that created the table.
     alive: usize,
-    /// The address of each counter's page; null for a counter without a page. A group has either
-    /// all of its pages or none.
+    /// The address of each counter's page, or null. A group has either all of its pages or none.
     pages: [*const Page; MAX_COUNTERS],
     /// A mask of the counters whose page is followed by a ring buffer.
     with_ring: u32,
@@ -68,8 +65,7 @@ pub(crate) struct Table {
 const _: () = assert!(size_of::<Table>() <= MAPPED);
 
 impl Table {
-    /// Creates a table without pages. Returns null if there is no memory for it, or no
-    /// `MADV_WIPEONFORK` (Linux before 4.14).
+    /// Returns null if there is no memory, or no `MADV_WIPEONFORK` (Linux before 4.14).
     pub(crate) fn make() -> *mut Table {
         match sys::map_wiped_on_fork(MAPPED) {
             Ok(at) => {
@@ -83,23 +79,20 @@ impl Table {
         }
     }
 
-    /// Returns whether this is the process that created the table.
     pub(crate) fn is_alive(&self) -> bool {
         self.alive != 0
     }
 
-    /// Returns whether the group whose first counter is `first` has pages.
     pub(crate) fn has(&self, first: usize) -> bool {
         self.pages.get(first).is_some_and(|page| !page.is_null())
     }
 
-    /// Returns the addresses of all pages.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = usize> {
         self.pages.iter().filter(|page| !page.is_null()).map(|page| page.addr())
     }
 
-    /// Maps the pages of a group if all of its counters can be read through them. Otherwise, maps
-    /// none. `ns_per_tick` is the number of [`Plan::with_steady_ticks`].
+    /// Maps the pages of a group, or none if one of its counters cannot be read through a page.
+    /// `ns_per_tick` is the number of [`Plan::with_steady_ticks`].
     pub(crate) fn map(
         &mut self,
         group: Group,
@@ -144,19 +137,16 @@ impl Table {
         }
     }
 
-    /// Returns whether the counter is read from a ring buffer. Either all counters of a group are,
-    /// or none.
+    /// Returns whether the counter has a ring buffer. All counters of a group have one, or none.
     pub(crate) fn has_ring(&self, counter: usize) -> bool {
         counter < MAX_COUNTERS && self.with_ring >> counter & 1 == 1
     }
 
-    /// Makes one attempt to read the plan's only group, if it consists of software counters.
     #[inline(always)]
     pub(crate) fn attempt_only_rings(&mut self, block: &mut [u64]) -> bool {
         self.attempt_rings(0, MAX_COUNTERS, block)
     }
 
-    /// Makes one attempt to read the group of `len` software counters that starts at `first`.
     #[inline(always)]
     pub(crate) fn attempt_rings(&mut self, first: usize, len: usize, block: &mut [u64]) -> bool {
         let pages = &self.pages;
@@ -168,8 +158,7 @@ impl Table {
         self.rings.attempt(first, page, &Hardware, block)
     }
 
-    /// Lets the kernel fill in the block of a group of software counters, and stores the numbers
-    /// that later readings need.
+    /// Lets the kernel fill in a group's block; see [`Rings::ask`].
     pub(crate) fn ask_for_rings(
         &mut self,
         first: usize,
@@ -198,15 +187,13 @@ impl Table {
         sys::unmap(table.cast(), MAPPED);
     }
 
-    /// Reads the group of `len` counters that starts at `first` into its block, if it has pages.
-    /// Must be called on the thread that opened the counters. In a forked child there are no pages.
-    /// Returns false if the kernel must read the group.
+    /// Reads the group of `len` counters that starts at `first` into its block. Must be called on
+    /// the thread that opened the counters. Returns false if the kernel must read the group.
     pub(crate) fn read(&self, first: usize, len: usize, block: &mut [u64]) -> bool {
         page::read_group(|i| if i < len { self.page(first + i) } else { None }, &Hardware, block)
     }
 
-    /// Makes one attempt to read the plan's only group. It ends at the first counter without a
-    /// page.
+    /// Makes one attempt to read the plan's only group.
     #[inline(always)]
     pub(crate) fn attempt_only_group(&self, block: &mut [u64]) -> bool {
         page::attempt(|i| self.page(i), &Hardware, block) == Attempt::Read
@@ -222,14 +209,14 @@ impl Table {
 /// A way to read a group without the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The processor's counters are read.
+    /// The processor's counters.
     Processors,
-    /// The ring buffers of software counters are read.
+    /// The ring buffers of software counters.
     Rings,
 }
 
 impl Kind {
-    /// Returns the number of bytes that are mapped for a counter.
+    /// Returns the number of bytes to map for a counter.
     fn mapped(self) -> usize {
         match self {
             Self::Processors => MAPPED,
@@ -239,8 +226,7 @@ impl Kind {
 }
 
 /// Returns the kind of pages through which a group could be read, or `None` if it cannot be read
-/// without the kernel. All counters of the group must be hardware counters of the calling thread,
-/// or all of them software counters of it that [`rings`] can read.
+/// without the kernel.
 pub(crate) fn candidate(plan: &Plan, group: Group, target: Target) -> Option<Kind> {
     if target != Target::CALLING_THREAD || !plan.user_reads() {
         return None;
@@ -252,24 +238,23 @@ pub(crate) fn candidate(plan: &Plan, group: Group, target: Target) -> Option<Kin
     (plan.ns_per_tick() != 0 && rings::is_candidate(plan, group)).then_some(Kind::Rings)
 }
 
-/// Returns whether a PMU counts this counter. The kernel itself counts software events, tracepoints
-/// and breakpoints.
+/// The kernel itself counts software events (1), tracepoints (2) and breakpoints (5).
 fn on_pmu(attr: &PerfAttr) -> bool {
     !matches!(attr.kind, 1 | 2 | 5)
 }
 
-/// Returns the attributes that request user-space reads, where they must be requested. On AArch64,
-/// bit 1 of `config1` does so for the generic, cache and raw kinds. Other PMUs may use that bit for
-/// something else, so for such PMUs the user types the `rdpmc` term. The clone copies no text,
-/// because these kinds have none.
+/// Returns the attributes that request user-space reads, where they must be requested: on AArch64,
+/// by bit 1 of `config1` for the generic, cache and raw kinds. Other PMUs may use that bit for
+/// something else, so for those the user types the `rdpmc` term. The clone copies no text, because
+/// these kinds have none.
 fn asking(attr: &PerfAttr) -> Option<PerfAttr> {
     let core = matches!(attr.kind, 0 | 3 | 4);
     let asks = cfg!(target_arch = "aarch64") && core && attr.config1 & 2 == 0;
     asks.then(|| PerfAttr { config1: attr.config1 | 2, ..attr.clone() })
 }
 
-/// Opens a counter of a group that is to be read without the kernel. Returns `None` if it must be
-/// opened like any other counter.
+/// Opens a counter to be read without the kernel. `None` means that it must be opened like any
+/// other counter.
 pub(crate) fn open(kind: Kind, attr: &PerfAttr, target: Target, leader: i32) -> Option<i32> {
     match kind {
         Kind::Processors => perf::open(&asking(attr)?, target, leader).ok(),

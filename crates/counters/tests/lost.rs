@@ -54,7 +54,6 @@ fn a_closed_leader_is_reported_once() {
     assert_eq!(out.missing(), !0);
     assert_eq!(counters.read(&mut out), ReadStatus::Closed);
     assert!(!counters.is_open());
-    // It must be possible to open the counters again.
     counters.open(&PLAN).unwrap();
     assert_eq!(counters.read(&mut out), ReadStatus::Complete);
     counters.close();
@@ -70,8 +69,8 @@ fn a_closed_member_is_noticed() {
     counters.close();
 }
 
-/// The program has given the number of a counter's descriptor to a pipe. `verify` notices this
-/// without taking bytes from the pipe, and `close` does not close the pipe.
+/// A pipe has the number of a counter's descriptor. `verify` takes no bytes from the pipe, and
+/// `close` does not close it.
 #[test]
 fn verify_spares_the_new_owner_of_a_number() {
     let Some(mut counters) = opened() else { return };
@@ -91,8 +90,7 @@ fn verify_spares_the_new_owner_of_a_number() {
     assert_eq!((got, &buf[..6]), (6, &b"theirs"[..]));
 }
 
-/// The same without a call of `verify`: the read that detects the loss takes bytes from the pipe. A
-/// read cannot avoid this. It happens only once, and the pipe stays open.
+/// The read that detects the loss takes bytes from the pipe. A read cannot avoid this.
 #[test]
 fn an_unverified_read_detects_the_loss_once() {
     let Some(mut counters) = opened() else { return };
@@ -114,8 +112,8 @@ fn an_unverified_read_detects_the_loss_once() {
     assert_eq!(left, 100 - 56);
 }
 
-/// The program has given the number of a counter's descriptor to a file that is at its end. Reading
-/// it returns 0 bytes, like reading a counter in the error state.
+/// A file at its end has the number of a counter's descriptor. Reading it returns 0 bytes, like
+/// reading a counter in the error state.
 #[test]
 fn a_file_at_its_end_is_not_in_the_error_state() {
     let Some(mut counters) = opened() else { return };
@@ -127,8 +125,8 @@ fn a_file_at_its_end_is_not_in_the_error_state() {
     counters.close();
 }
 
-/// The program has given the number of a counter's descriptor to another perf event with the same
-/// layout. Only its id differs.
+/// Another perf event with the same layout has the number of a counter's descriptor. Only its id
+/// differs.
 #[test]
 fn another_counter_under_our_number_is_noticed() {
     if !can_count() {

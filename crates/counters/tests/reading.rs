@@ -24,7 +24,6 @@ fn page_faults_of_touched_pages_are_exact() {
             assert_eq!(end.coverage(&begin, 0), Coverage::Whole);
         }
     }
-    // An empty region counts exactly zero.
     assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
     assert_eq!(counters.read(&mut end), ReadStatus::Complete);
     assert_eq!(end.since(&begin, 0), Some(0));
@@ -99,15 +98,14 @@ fn a_plan_without_counters_is_valid() {
 }
 
 /// Imitates multiplexing with a counter that is bound to one CPU while the thread also runs on
-/// another. The reader sees the same words as when counters take turns.
+/// another.
 #[test]
 fn a_counter_that_ran_part_of_the_time_reports_it() {
     if !can_count() {
         return;
     }
-    // The CPUs that the test may use. It uses the lowest and the highest of them. SAFETY:
-    // `cpu_set_t` consists of integers, for which zeros are values, and outlives the call that
-    // fills it.
+    // SAFETY: `cpu_set_t` consists of integers, for which zeros are values, and outlives the call
+    // that fills it.
     let allowed: Vec<usize> = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::sched_getaffinity(0, size_of_val(&set), &mut set);
@@ -164,7 +162,8 @@ fn a_failed_open_leaks_nothing_and_names_the_counter() {
         perf("absent", 1, absent),
     ])
     .unwrap();
-    // This runs in a child, because other tests of this process open descriptors at the same time.
+    // The test runs in a child, because other tests of this process open descriptors at the same
+    // time.
     let code = in_child(|| {
         let before = count_descriptors();
         let mut counters = ThreadCounters::closed();
@@ -173,7 +172,6 @@ fn a_failed_open_leaks_nothing_and_names_the_counter() {
         ok &= failure.error.kind == OpenErrorKind::NoSuchCounter;
         ok &= !counters.is_open() && counters.descriptors().count() == 0;
         ok &= count_descriptors() == before;
-        // Opening and closing does not leak either.
         let good = Plan::new(plan.counters()[..2].to_vec()).unwrap();
         for _ in 0..100 {
             counters.open(&good).unwrap();
@@ -258,8 +256,7 @@ fn every_member_counts_at_once_whatever_the_order() {
     }
 }
 
-/// Returns the nanoseconds in a tick of the time-stamp counter, times 2³², or 0 where the counter
-/// has no fixed rate.
+/// The nanoseconds in a tick of the time-stamp counter, times 2³², or 0 without a fixed rate.
 fn ns_per_tick() -> u64 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has the instruction `rdtsc`.
@@ -274,13 +271,11 @@ fn ns_per_tick() -> u64 {
     0
 }
 
-/// Counts from ring buffers are the same as the counts that the kernel returns.
 #[test]
 fn software_counters_read_without_the_kernel_are_those_of_the_kernel() {
     if !can_count() {
         return;
     }
-    // Both groups count the same events of the same thread.
     for number in [2, 3, 4, 5, 6] {
         // A thread is switched by the kernel, so in user mode there is never a context switch.
         let with_kernel = model::PerfAttr { exclude_kernel: false, ..software(number) };
@@ -320,8 +315,8 @@ fn software_counters_read_without_the_kernel_are_those_of_the_kernel() {
                 assert_eq!(counters[i].read(&mut after[i]), ReadStatus::Complete);
             }
             let counts = [0, 1].map(|i| after[i].since(&before[i], 0).unwrap());
-            // Between the two readings, there can only be a context switch, a migration, or, in the
-            // first round, a fault of the test's own memory.
+            // Between the two readings, there can be a context switch or a migration, and in the
+            // first round a fault of the test's own memory.
             if round > 0 && number != 3 && number != 4 {
                 assert_eq!(counts[0], counts[1], "event {number}, round {round}");
             }
@@ -330,22 +325,19 @@ fn software_counters_read_without_the_kernel_are_those_of_the_kernel() {
             }
             sum += counts[0];
             assert_eq!(after[0].coverage(&before[0], 0), Coverage::Whole);
-            // The same reading was taken first both times.
             let enabled =
                 [0, 1].map(|i| after[i].enabled(0).unwrap() - before[i].enabled(0).unwrap());
             differences.push(enabled[0].abs_diff(enabled[1]));
         }
         differences.sort_unstable();
         assert!(differences[differences.len() / 2] < 20_000, "{differences:?} ns");
-        // The thread slept ten times, so it was switched away at least ten times.
+        // The thread slept ten times.
         assert!(number != 3 || !counts_kernel || sum >= 10, "{sum} context switches");
-        // Values of both kinds of readings may be compared.
         let values = [0, 1].map(|i| after[i].value(0).unwrap());
         assert!(number == 3 || number == 4 || values[0].abs_diff(values[1]) <= 20, "{values:?}");
     }
 }
 
-/// A forked child has no ring buffers, and does not take its parent's counts for its own.
 #[test]
 fn a_forked_child_does_not_read_its_parents_rings() {
     if !can_count() {
@@ -375,7 +367,7 @@ fn a_forked_child_does_not_read_its_parents_rings() {
 }
 
 /// Between two context switches, readings of software counters make no system call, so they still
-/// work while the counters' descriptors refer to another file. Times do not go backwards.
+/// work while the counters' descriptors refer to another file.
 #[test]
 fn software_counters_are_read_without_their_descriptors() {
     if !can_count() {
@@ -402,9 +394,8 @@ fn software_counters_are_read_without_their_descriptors() {
     for _ in 0..50 {
         let memory = Fresh::new(3 * 4096);
         assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
-        // For a moment, the numbers of the descriptors refer to a file that cannot be read. SAFETY:
-        // fcntl takes numbers only. Only the counters use these descriptors, which are put back
-        // below.
+        // For a moment, the descriptors refer to a file that cannot be read. SAFETY: fcntl takes
+        // numbers only. Only the counters use these descriptors, which are put back below.
         let moved: Vec<(i32, i32)> = counters
             .descriptors()
             .map(|fd| unsafe { (fd, libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3)) })
@@ -434,7 +425,7 @@ fn software_counters_are_read_without_their_descriptors() {
     assert!(in_user > 10, "{in_user}");
 }
 
-/// This test makes more page faults in a second than the kernel's limit for samples allows
+/// Makes more page faults in a second than the kernel's limit for samples allows
 /// (`kernel.perf_event_max_sample_rate`, usually 100,000), and hundreds of times more than fit in
 /// the ring buffer.
 #[test]
@@ -450,9 +441,9 @@ fn no_event_is_lost_however_many_there_are() {
     let mut before = [Readings::new(), Readings::new()];
     let mut after = before.clone();
     for round in 0..3 {
-        // The interval that the kernel measures begins before the other interval and ends after it.
-        // Events between their ends, such as copies of pages after a fork in another thread, are
-        // only in the kernel's count.
+        // The kernel's interval begins before the other one and ends after it. Events between their
+        // ends, such as copies of pages after a fork in another thread, are only in the kernel's
+        // count.
         for i in [1, 0] {
             assert_eq!(counters[i].read(&mut before[i]), ReadStatus::Complete);
         }
@@ -470,8 +461,7 @@ fn no_event_is_lost_however_many_there_are() {
     }
 }
 
-/// A user without rights may lock little memory. When that is used up, the kernel makes the
-/// readings, and counts stay exact.
+/// A user without rights may lock little memory. When that is used up, counts stay exact.
 #[test]
 fn without_locked_memory_the_kernel_is_asked() {
     if !can_count() {
@@ -505,8 +495,8 @@ fn without_locked_memory_the_kernel_is_asked() {
     }
 }
 
-/// Opens counters until the memory that the user may lock is used up, so that a counter has no ring
-/// buffer. Returns 0 if that happened and all counts were right.
+/// Opens counters until the memory that the user may lock is used up. Returns 0 if that happened
+/// and all counts were right.
 fn exhausted(plan: &Plan) -> i32 {
     let mut open = Vec::new();
     for _ in 0..400 {
@@ -525,7 +515,7 @@ fn exhausted(plan: &Plan) -> i32 {
             drop(memory);
             found
         };
-        // In the first round, memory of this function is touched as well.
+        // The first round also touches memory of this function.
         count();
         if count() != Some(100) {
             return 1;

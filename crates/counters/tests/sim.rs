@@ -55,14 +55,11 @@ fn failing_and_multiplexed_readings() {
     let status: Vec<_> = r.iter_mut().map(|r| counters.read(r)).collect();
     use ReadStatus::{Complete, Partial};
     assert_eq!(status, [Complete, Complete, Complete, Partial, Complete]);
-    // The group's times come from its first counter.
     assert_eq!(r[1].coverage(&r[0], 1), Coverage::Part { enabled_ns: 10, running_ns: 4 });
     assert_eq!(r[2].coverage(&r[1], 0), Coverage::Nothing);
-    // A reading that fails takes away the values of its own group only, here of the counters 0 and
-    // 1.
+    // A failed reading takes away the values of its own group only.
     assert_eq!([0, 1, 2].map(|i| r[3].value(i)), [None, None, Some(28)]);
     assert_eq!(r[3].missing(), !0b100);
     assert_eq!(r[3].coverage(&r[2], 0), Coverage::Nothing);
-    // The counters continued to count during the failed reading.
     assert_eq!([0, 1, 2].map(|i| r[4].since(&r[2], i)), [Some(4), Some(4), Some(14)]);
 }

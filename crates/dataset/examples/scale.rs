@@ -7,10 +7,9 @@
 //! The program makes a profile of one rank (durations with a heavy tail, two counters), and exports
 //! it with its calls to `DIR/one`, and without them to `DIR/sums`. The ranks in `DIR/many` are
 //! copies of this rank with their own rank numbers. `DIR/merged` is the result, without calls.
-//! `DIR` must be absent. Merging the ranks and comparing them are steps in processes of their own,
-//! which print their time and the largest memory that they needed. With `--make`, nothing is merged
-//! or compared. At the end, the first WITH_CALLS ranks get their calls, which take 13 bytes each;
-//! the other ranks have no calls.
+//! `DIR` must be absent. Merging and comparing are processes of their own, which print their time
+//! and largest memory. With `--make`, both are left out. The first WITH_CALLS ranks get their calls
+//! at the end.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -26,8 +25,8 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use profile::Profile;
 use testkit::{CallScript, Item, ProfileScript, Random};
 
-/// The rank and the id of the recording from which the other ranks are made. The bytes of both
-/// occur nowhere else in its files.
+/// The rank and the id of the recording from which the other ranks are made. These bytes occur
+/// nowhere else in its files.
 const PATTERN_RANK: u32 = 0x51a7_c3d9;
 const PATTERN_PART: &str = "c0ffee5ca1ab1e0ddba11f005ba11adb";
 
@@ -123,7 +122,6 @@ fn measure_across(from: &Path) {
     );
 }
 
-/// Returns the largest memory of this process so far.
 fn most_memory() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default().to_owned()
@@ -141,8 +139,8 @@ fn script(calls: u64, ops: u64) -> ProfileScript {
     let mut at = 1_000;
     for i in 0..calls {
         let op = i % ops;
-        // The duration is from Pareto's distribution with the exponent 5, in which the smallest
-        // value depends on the op, plus some noise.
+        // Pareto's distribution with the exponent 5, in which the smallest value depends on the op,
+        // plus some noise.
         let part = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
         let long = (1_000 + 97 * op) as f64 * part.max(1e-9).powf(-0.2);
         let duration = long as u64 + random.below(50);
@@ -157,12 +155,11 @@ fn script(calls: u64, ops: u64) -> ProfileScript {
 }
 
 /// A part from which the parts of all ranks are made: copies of its files in which the rank and the
-/// id of the recording are replaced. Every page and statistic contains these two texts unchanged,
-/// because texts of this length are not compressed.
+/// id of the recording are replaced. Both must be in the files uncompressed.
 struct Pattern<'a> {
     from: &'a Path,
     part: &'a Part,
-    /// For each table: the file, the places of the rank, and the places of the recording's id.
+    /// By table: the file, the places of the rank, and the places of the recording's id.
     files: BTreeMap<&'a str, (Vec<u8>, [Vec<usize>; 2])>,
 }
 
@@ -181,7 +178,6 @@ impl<'a> Pattern<'a> {
         Self { from, part, files: part.files.iter().map(file).collect() }
     }
 
-    /// Adds a rank to the dataset in `dir`.
     fn add(&mut self, dir: &Path, rank: u32) {
         let mut part = self.part.clone();
         part.members[0].rank = rank;

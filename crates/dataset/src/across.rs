@@ -1,5 +1,5 @@
 //! Reads the rows of all ranks of a dataset, for [`analysis::across`]. In memory are a sum for each
-//! rank and op, and a histogram for each op. Rows are read some thousands at a time.
+//! rank and op, and a histogram for each op.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,15 +20,14 @@ use crate::layout::{Member, Part};
 use crate::open::{Dataset, place};
 use crate::schema::Table;
 
-/// The number of rows that are read together.
 const BATCH: usize = 8192;
 
 /// The recordings to read.
 #[derive(Clone, Debug, Default)]
 pub struct Only {
-    /// The only run to read, if it is set.
+    /// `None` for all runs.
     pub run: Option<String>,
-    /// The only ranks to read, which are sorted; `None` for all ranks.
+    /// Sorted; `None` for all ranks.
     pub ranks: Option<Vec<u32>>,
 }
 
@@ -51,7 +50,7 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
     let mut all = Gathered::default();
     for part in &dataset.parts {
         for member in part.members.iter().filter(|of| only.has(&of.run, of.rank)) {
-            // Ranks without any call are ranks of the run, too.
+            // Ranks without calls are ranks of the run, too.
             all.place(&member.run, member.rank);
         }
     }
@@ -71,7 +70,7 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
     each(dataset, Table::Losses, &["loss"], only, |rows, run, rank, at| {
         let name = rows.text("loss")?.value(at);
         let known = Loss::ALL.iter().find(|known| known.name() == name);
-        // A loss that this version does not know may be of any severity, so it is counted.
+        // A loss that this version does not know may be of any severity.
         if known.is_none_or(|loss| loss.severity() != Severity::Note) {
             all.place(run, rank).losses += 1;
         }
@@ -109,8 +108,8 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
         all.about(run, rows.text("op_key")?.value(at), about);
         Ok(())
     })?;
-    // Rows of the same op follow each other. Each rank may have tens of thousands of rows, so they
-    // are merged op by op.
+    // Rows of the same op follow each other, so they are merged op by op. A rank may have tens of
+    // thousands of rows.
     let mut of_op = (String::new(), String::new(), Histogram::default());
     each(dataset, Table::Hist, &["op_key", "bucket", "calls"], only, |rows, run, _, at| {
         let bucket = rows.small("bucket")?.value(at);
@@ -132,9 +131,8 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
     Ok(found)
 }
 
-/// Returns the begin and the end of each call of these ops on each rank of a run, on the rank's own
-/// clock and in the order of the calls. A rank whose calls are not in the dataset has an empty
-/// list.
+/// Returns the begin and the end of each call of these ops by rank, sorted, on the rank's own
+/// clock. A rank whose calls are not in the dataset has an empty list.
 ///
 /// # Errors
 /// Fails for the same reasons as [`across`].
@@ -166,7 +164,6 @@ fn whole(column: &Int64Array, at: usize) -> Option<i64> {
     column.is_valid(at).then(|| column.value(at))
 }
 
-/// Rows of a file that were read together.
 struct Rows<'a> {
     path: &'a Path,
     batch: RecordBatch,
@@ -195,8 +192,8 @@ impl Rows<'_> {
     }
 }
 
-/// Reads these columns of a table. Calls `row` for each row, with the rows that were read together,
-/// and the row's run, rank and index.
+/// Calls `row` for each row of a table, with the rows that were read together, and the row's run,
+/// rank and index.
 fn each(
     dataset: &Dataset,
     table: Table,

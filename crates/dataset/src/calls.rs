@@ -1,11 +1,7 @@
 //! Writes the calls of a profile, one row for each.
 //!
-//! The rows are sorted by op and start, [`AT_ONCE`] calls at a time. So neighbouring rows are
-//! mostly of the same op, and have similar starts. This makes files half as large, and lets a query
-//! of one op skip most rows.
-//!
-//! Only the pages that [`crate::pages`] returns are read: the pages that an earlier export has not
-//! written.
+//! The rows are sorted by op and start, [`AT_ONCE`] calls at a time. This makes files half as
+//! large, and lets a query of one op skip most rows.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,9 +16,8 @@ use crate::keys::OpName;
 use crate::layout::Member;
 use crate::rows::{Cell, Rows};
 
-/// The number of calls that are sorted together; each takes some 100 bytes.
+/// The number of calls that are sorted together; a call takes some 100 bytes.
 const AT_ONCE: usize = 1 << 20;
-/// The number of rows that become columns together.
 const BATCH: usize = 8192;
 
 struct Call {
@@ -32,7 +27,7 @@ struct Call {
     process: u32,
     thread: u32,
     cpu: u32,
-    /// The call's place among the values in `Calls::values`.
+    /// The call's place in `Calls::values`.
     at: u32,
 }
 
@@ -47,8 +42,7 @@ struct Calls<'a> {
     rows: Rows,
 }
 
-/// The calls to write: the profile that contains them, its member in the dataset, the names of the
-/// ops, and the pages with the calls.
+/// The calls to write.
 pub(crate) struct Of<'a> {
     pub profile: &'a Profile,
     pub member: &'a Member,
@@ -56,7 +50,7 @@ pub(crate) struct Of<'a> {
     pub pages: Vec<PageKey>,
 }
 
-/// Writes the calls. Durations are as they were recorded.
+/// Writes the calls with their durations as they were recorded.
 pub(crate) fn write(
     of: &Of<'_>,
     counters: &[String],

@@ -37,12 +37,12 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
-    /// The directory is not a dataset yet, and contains files that do not belong to a dataset.
+    /// The directory is not a dataset, and contains other files.
     #[error("{} is not a dataset, and not empty: it has {}", dir.display(), found.display())]
     Foreign {
         /// The directory.
         dir: PathBuf,
-        /// The first entry that does not belong to a dataset, as a path relative to `dir`.
+        /// An entry that does not belong to a dataset, relative to `dir`.
         found: PathBuf,
     },
     /// The file describes something that this version does not know.
@@ -50,11 +50,11 @@ pub enum Error {
     Unknown {
         /// The file.
         path: PathBuf,
-        /// What was found in the file, and what was expected.
+        /// What was found, and what was expected.
         why: String,
     },
-    /// The recording was merged with those of other ranks, and this version of it would have more
-    /// calls, or other names. Files of several ranks do not change.
+    /// The recording was merged with those of other ranks, and has more calls, or other names, by
+    /// now. Files of several ranks do not change.
     #[error("rank {rank} is already in {}, merged and with other contents: {advice}", path.display())]
     Merged {
         /// The JSON file of the merged part.
@@ -65,12 +65,12 @@ pub enum Error {
     /// A sum is too large for its column.
     #[error("{op}: the sum of {of} has more than 38 digits")]
     TooLarge {
-        /// The op whose calls were added up.
+        /// The op.
         op: String,
         /// The value that was added up.
         of: String,
     },
-    /// A column of a table has another type in this file than in the other files.
+    /// A column of a table has an unexpected type in this file.
     #[error("{}: column {column} of table {table} is {found}, not {expected}", path.display())]
     OtherType {
         /// The file.
@@ -79,9 +79,9 @@ pub enum Error {
         table: Table,
         /// The column.
         column: String,
-        /// The type of the column in the file.
+        /// The type in the file.
         found: String,
-        /// The type that the column should have.
+        /// The type that it should have.
         expected: String,
     },
     /// The profile is of a kind that cannot be put into a dataset.
@@ -90,7 +90,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns a function that converts an error of the system to this error.
     pub(crate) fn io(
         what: &'static str,
         path: impl Into<PathBuf>,
@@ -99,7 +98,6 @@ impl Error {
         move |source| Self::Io { what, path, source }
     }
 
-    /// Returns a function that converts an error of the Parquet library to this error.
     #[cfg(feature = "write")]
     pub(crate) fn parquet(
         path: impl Into<PathBuf>,

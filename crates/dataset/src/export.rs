@@ -25,7 +25,7 @@ pub struct Options {
     pub rank: u32,
     /// The id of the recording.
     pub part: String,
-    /// The number of ranks of the run, if it is known.
+    /// The number of ranks of the run.
     pub world_size: Option<u32>,
     /// Whether to write the calls, too.
     pub calls: bool,
@@ -38,21 +38,19 @@ pub struct Options {
 /// The result of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exported {
-    /// The part was written. `bytes_of_calls` is the size of its files of calls.
+    /// `bytes_of_calls` is the size of the files of calls.
     New { bytes_of_calls: u64 },
     /// The dataset already had this part, or a later state of it.
     AlreadyThere,
 }
 
-/// Adds the calls of `profile`, which are all of one rank, to the dataset in `dir`. The directory
-/// is made if it does not exist. Several processes may add to the same dataset at the same time.
+/// Adds the calls of `profile`, which are of one rank, to the dataset in `dir`. The directory is
+/// made if necessary. Several processes may add to the same dataset at the same time.
 ///
 /// While a recording goes on, each export replaces its part. The files of the table `calls` usually
-/// stay: each export adds one file, with the calls in the pages of the recording that were
-/// completed after the export before it. A new file with all calls replaces them only if they
-/// cannot be continued, for example because processes or ops are numbered differently by then. A
-/// part is never replaced by older data: an export of an earlier state of the recording, for
-/// example by a process that took long, changes nothing.
+/// stay, and a new file has the calls that are new. If the older files cannot be continued, one
+/// file with all calls replaces them. An export of an earlier state of the recording, for example
+/// by a process that took long, changes nothing.
 ///
 /// Exports to one rank wait for each other, except on file systems that cannot lock directories
 /// (NFS).
@@ -106,7 +104,7 @@ pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Export
     step();
     let now = open::read_part(&place).ok();
     if let Some(now) = now.filter(|now| stays(now, &member, dir)) {
-        // Without a lock, another process may have written the end of the recording meanwhile.
+        // Without a lock, another process may have written a later state meanwhile.
         remove_unlisted(dir, &part, &now);
         return Ok(Exported::AlreadyThere);
     }
@@ -124,7 +122,6 @@ pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Export
     Ok(Exported::New { bytes_of_calls })
 }
 
-/// Checks that the profile can be added to a dataset, and that `dir` is one or can become one.
 fn check(profile: &Profile, dir: &Path, options: &Options) -> Result<()> {
     if profile.passes() > 0 {
         let why = "it has several passes (run --passes), whose calls are not the same calls";
@@ -138,17 +135,15 @@ fn check(profile: &Profile, dir: &Path, options: &Options) -> Result<()> {
         return open::check_version(dir);
     }
     fs::create_dir_all(dir).map_err(Error::io("make directory", dir))?;
-    // The directory may already contain files of a dataset, because another process has begun to
-    // add to it.
+    // Another process may have begun to add to this directory.
     match own::foreign(dir)? {
         Some(found) => Err(Error::Foreign { dir: dir.to_owned(), found }),
         None => Ok(()),
     }
 }
 
-/// Finds the same recording in a part of several ranks, which `merge` made. Returns the JSON file of
-/// that part, and the recording as the part has it. A part that readers leave out, because it or one
-/// of its files is damaged, is not an obstacle.
+/// Finds the same recording in a part of several ranks, which `merge` made. Returns the JSON file
+/// of that part, and the recording. A damaged part, which readers leave out, is not an obstacle.
 fn merged(dir: &Path, member: &Member) -> Option<(PathBuf, Member)> {
     let of_run = dir.join(PARTS_NAME).join(layout::run_directory(&member.run));
     let entries = fs::read_dir(of_run).into_iter().flatten().flatten();
@@ -165,7 +160,7 @@ fn merged(dir: &Path, member: &Member) -> Option<(PathBuf, Member)> {
 }
 
 /// Says how to get a dataset with this version of a recording, if another version was merged with
-/// other ranks. `merge` would choose between the two versions.
+/// other ranks.
 fn advice(there: &Member, new: &Member) -> &'static str {
     match (there.redacted, new.redacted) {
         (false, true) => {
@@ -176,8 +171,8 @@ fn advice(there: &Member, new: &Member) -> &'static str {
     }
 }
 
-/// Whether the existing part must stay, because it is equal to the part to be written, or was made
-/// from a later state of the recording.
+/// Whether the existing part is equal to the part to be written, or was made from a later state of
+/// the recording.
 fn stays(there: &Part, member: &Member, dir: &Path) -> bool {
     let [known] = &there.members[..] else { return false };
     let is_same = !member.unfinished && known == member;
@@ -185,8 +180,8 @@ fn stays(there: &Part, member: &Member, dir: &Path) -> bool {
         && there.all_files().all(|(table, file)| open::is_there(dir, table, file))
 }
 
-/// Whether the files of an older part contain the first of the calls that `part` will have, so that
-/// only the remaining calls have to be written.
+/// Whether the files of an older part have the first calls of `part`, so that only the others have
+/// to be written.
 fn is_begun(old: &Part, member: &Member, part: &Part, dir: &Path) -> bool {
     let [known] = &old.members[..] else { return false };
     let alike = Member {
@@ -199,19 +194,18 @@ fn is_begun(old: &Part, member: &Member, part: &Part, dir: &Path) -> bool {
         && old.files_of(Table::Calls.name()).all(|f| open::is_there(dir, Table::Calls.name(), f))
 }
 
-/// The data to write, and where to write it.
 struct Wanted<'a> {
     profile: &'a Profile,
     dir: &'a Path,
     member: &'a Member,
-    /// The path of the rank's directory within the directory of each table.
+    /// The rank's directory within the directory of each table.
     below: &'a str,
-    /// The text with which the names of all files of the part begin.
+    /// The begin of the names of the part's files.
     name: &'a str,
 }
 
 impl Wanted<'_> {
-    /// Writes the files of all tables. Returns the part with these files, and with the files of
+    /// Writes the files of the tables. Returns the part with these files, and with the files of
     /// `old` that stay.
     fn tables(&self, mut part: Part, old: Option<&Part>) -> Result<Part> {
         let (profile, member, dir) = (self.profile, self.member, self.dir);
@@ -264,8 +258,7 @@ impl Wanted<'_> {
     }
 
     /// Removes files of this recording that its part does not list, and files without a final name.
-    /// While this process holds the lock, no other process writes such files for this rank, so they
-    /// are left over.
+    /// The lock ensures that nobody writes such files for this rank now.
     fn remove_what_killed_writers_left(&self, part: &Part) {
         let within = Table::ALL
             .map(|table| format!("{table}/{}", self.below))
@@ -284,8 +277,8 @@ impl Wanted<'_> {
         }
     }
 
-    /// Whether this is the name of a table's file of the recording. The file name of another
-    /// recording may begin with the same letters.
+    /// Whether this is a table's file of the recording. The file name of another recording may
+    /// begin with the same letters.
     fn is_own(&self, name: &str) -> bool {
         let rest = name.strip_prefix(self.name).and_then(|rest| rest.strip_prefix('-'));
         let hash = rest.and_then(|rest| rest.strip_suffix(".parquet")).unwrap_or_default();
@@ -293,7 +286,6 @@ impl Wanted<'_> {
     }
 }
 
-/// Removes the files of a part that another one does not list.
 fn remove_unlisted(dir: &Path, part: &Part, other: &Part) {
     for (table, file) in part.all_files() {
         if !other.all_files().any(|(_, listed)| listed.path == file.path)
@@ -304,7 +296,6 @@ fn remove_unlisted(dir: &Path, part: &Part, other: &Part) {
     }
 }
 
-/// Writes the JSON file of a part as a whole.
 pub(crate) fn write_part(place: &Path, part: &mut Part) -> Result<()> {
     part.schema = part.own_schema().to_owned();
     let mut text = serde_json::to_vec_pretty(part).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Writes files such that, under its final name, a file is either complete or does not exist.
+//! Writes files so that a file with its final name is complete.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
@@ -24,13 +24,12 @@ use crate::steps::step;
 /// The number of rows that are compressed and indexed together. A query for one op skips the groups
 /// without it.
 const GROUP_ROWS: usize = 65_536;
-/// The number of rows that are compressed and indexed together in tables with few rows per rank.
+/// Tables with few rows per rank have larger groups.
 const GROUP_ROWS_OF_MANY: usize = 1 << 20;
 
-/// The number of hexadecimal digits of a hash in the name of a file.
+/// The length of a hash in the name of a file.
 pub(crate) const HASH_DIGITS: usize = 16;
 
-/// Returns the first [`HASH_DIGITS`] hexadecimal digits of a hash.
 pub(crate) fn in_digits(hash: &[u8]) -> String {
     hash.iter().take(HASH_DIGITS / 2).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -44,8 +43,8 @@ fn unfinished_name() -> String {
     format!(".part-{}-{:016x}-{number}.tmp", std::process::id(), *OF_PROCESS)
 }
 
-/// A file that has no final name yet. If the value is dropped before [`Fresh::finish`] gave the
-/// file its name, the file is removed.
+/// A file that has no final name yet. It is removed if the value is dropped before
+/// [`Fresh::finish`].
 pub(crate) struct Fresh {
     out: BufWriter<File>,
     path: PathBuf,
@@ -54,7 +53,6 @@ pub(crate) struct Fresh {
 }
 
 impl Fresh {
-    /// Makes a file in this directory, which is created if necessary.
     pub fn create(directory: &Path) -> Result<Self> {
         fs::create_dir_all(directory).map_err(Error::io("make directory", directory))?;
         let path = directory.join(unfinished_name());
@@ -65,8 +63,7 @@ impl Fresh {
         Ok(Self { out: BufWriter::with_capacity(1 << 16, file), path, hash, bytes: 0 })
     }
 
-    /// Gives the file its final name in its directory. `name` makes the name from the hash of the
-    /// contents. Returns the name.
+    /// Gives the file its final name, which `name` makes from a hash of the contents.
     pub fn finish(&mut self, name: impl FnOnce(&str) -> String) -> Result<String> {
         let name = name(&in_digits(&self.hash.clone().finalize()));
         let target = self.path.with_file_name(&name);
@@ -95,7 +92,7 @@ impl Write for Fresh {
 
 impl Drop for Fresh {
     fn drop(&mut self) {
-        // After the file got its name, there is no file at this path, and nothing is removed.
+        // A finished file has another path, and stays.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -109,7 +106,6 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     file.finish(|_| name).map(drop)
 }
 
-/// Writes a table as a Parquet file.
 pub(crate) struct TableWriter {
     out: ArrowWriter<Fresh>,
     path: PathBuf,
@@ -117,7 +113,6 @@ pub(crate) struct TableWriter {
 }
 
 impl TableWriter {
-    /// Begins a file in this directory.
     pub fn create(directory: &Path, table: Table, schema: SchemaRef) -> Result<Self> {
         let fresh = Fresh::create(directory)?;
         let path = fresh.path.clone();
@@ -129,8 +124,7 @@ impl TableWriter {
             }))
             .set_created_by(format!("counterpoint {}", env!("CARGO_PKG_VERSION")));
         if table != Table::Calls {
-            // An index of pages would take kilobytes, although these tables have only one page per
-            // column.
+            // An index of pages would take kilobytes.
             properties = properties
                 .set_statistics_enabled(EnabledStatistics::Chunk)
                 .set_offset_index_disabled(true);
@@ -144,8 +138,7 @@ impl TableWriter {
                 .set_column_dictionary_enabled(column.clone(), false)
                 .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
         }
-        // The types of the columns are sufficient for readers; a copy of the schema would take a
-        // kilobyte.
+        // Readers need only the types of the columns. A copy of the schema would take a kilobyte.
         let options = ArrowWriterOptions::new()
             .with_properties(properties.build())
             .with_skip_arrow_metadata(true);
@@ -154,14 +147,13 @@ impl TableWriter {
         Ok(Self { out, path, rows: 0 })
     }
 
-    /// Adds rows.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.rows += batch.num_rows() as u64;
         self.out.write(batch).map_err(Error::parquet(&self.path))
     }
 
-    /// Ends the file, and gives it a name made of a hash of its contents, in `directory` of the
-    /// dataset. If there are no rows, it makes no file and returns `None`.
+    /// Ends the file, and gives it a name made of a hash of its contents. Without rows, there is no
+    /// file.
     pub fn finish(
         mut self,
         directory: &str,

@@ -54,15 +54,12 @@ fn check(path: &Path, table: Table, file: &layout::File, part: &Part) -> Result<
     whose(found, part)
 }
 
-/// Checks that the file has the columns of the table, with their types, and the part's counters in
-/// `calls`.
 fn columns(found: &ParquetMetaData, table: Table, part: &Part) -> Result<(), String> {
     let all = found.file_metadata().schema_descr().columns();
     let of_name = |name: &str| all.iter().find(|column| column.path().parts() == [name]);
     for column in table.columns() {
         match of_name(column.name) {
-            // A missing column that may be missing: an earlier version of the program wrote this
-            // file.
+            // An earlier version of the program wrote this file.
             None if column.nullable => {}
             None => return Err(format!("it has no column {} of table {table}", column.name)),
             Some(own) if !is_of(own, column.kind, column.nullable) => {
@@ -74,7 +71,7 @@ fn columns(found: &ParquetMetaData, table: Table, part: &Part) -> Result<(), Str
     }
     let counters: &[String] = if table == Table::Calls { &part.counters } else { &[] };
     let other = counters.iter().find(|name| {
-        // A rank of a merged part may not have this counter; then its values are missing.
+        // A rank of a merged part may not have this counter.
         of_name(name).is_some_and(|own| !is_of(own, Kind::Counter, true))
     });
     match other {
@@ -99,8 +96,8 @@ fn is_of(column: &ColumnDescriptor, kind: Kind, nullable: bool) -> bool {
     is_kind && column.self_type().get_basic_info().repetition() == repetition
 }
 
-/// Checks by the statistics that the runs, ranks and recordings of all rows are between the
-/// smallest and the largest ones of the part's members. Missing statistics are not an error.
+/// Checks that the runs, ranks and recordings in the statistics are between the smallest and the
+/// largest of the part. Missing statistics are not an error.
 fn whose(found: &ParquetMetaData, part: &Part) -> Result<(), String> {
     let range = |of: &dyn Fn(&Member) -> Vec<u8>| -> Option<RangeInclusive<Vec<u8>>> {
         let all = || part.members.iter().map(of);
@@ -129,8 +126,8 @@ fn whose(found: &ParquetMetaData, part: &Part) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether the texts of a column are in the range. Statistics may contain only the
-/// beginning of a long text. Such texts are not compared.
+/// Whether the texts of a column are in the range. Statistics may contain only the beginning of a
+/// long text. Such texts are not compared.
 fn texts(column: &ColumnChunkMetaData, range: &RangeInclusive<Vec<u8>>) -> bool {
     let Some(own) = column.statistics() else { return true };
     let low = own.min_bytes_opt().filter(|_| own.min_is_exact());

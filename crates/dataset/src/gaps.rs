@@ -1,51 +1,50 @@
-//! Describes the gaps in a dataset in words. The number of ranks is stated, and ranks are listed as
-//! ranges, because a million ranks may be missing.
+//! Describes the gaps in a dataset in words. Ranks are listed as ranges, because a million ranks
+//! may be missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::layout::Member;
 
-/// The largest number of ranges of ranks that a description lists.
 const MOST_NAMED: usize = 16;
 
 /// Something that is missing in a dataset, or that would be misread.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gap {
-    /// Some ranks of a run have no recording at all, although the run had `size` ranks.
+    /// Some ranks of a run have no recording, although the run had `size` ranks.
     NoPart {
         run: String,
         /// The number of ranks of the run.
         size: u32,
         ranks: Ranks,
     },
-    /// Some ranks have several recordings in one run. Sums over such a rank include all of them.
+    /// Some ranks have several recordings in one run, which sums include.
     Several { run: String, ranks: Ranks },
     /// Some ranks have a recording that had not ended when it was added.
     Unfinished { run: String, ranks: Ranks },
-    /// A part that is left out, because one of its files does not match the part's description.
+    /// A part that is left out, because a file does not match the part's description.
     Broken {
         run: String,
         rank: u32,
         /// The id of the recording.
         part: String,
-        /// The file, and the way in which it does not match.
+        /// The file, and how it does not match.
         why: String,
     },
-    /// A file in the directory of parts that cannot be read as a part.
+    /// Something in the directory of parts that cannot be read as a part.
     Unreadable {
-        /// The file, and the reason why it is not a part.
+        /// The file, and why it is not a part.
         why: String,
     },
 }
 
 impl Gap {
-    /// Returns whether something of the dataset is left out because it cannot be read.
+    /// Whether something of the dataset is left out because it cannot be read.
     pub fn is_left_out(&self) -> bool {
         matches!(self, Self::Broken { .. } | Self::Unreadable { .. })
     }
 
-    /// Returns the run that the gap is about, if that is known.
+    /// Returns the run that the gap is about.
     pub fn run(&self) -> Option<&str> {
         match self {
             Self::NoPart { run, .. }
@@ -92,7 +91,7 @@ impl fmt::Display for Gap {
     }
 }
 
-/// A list of ranges of ranks, each with its first and its last rank, in ascending order.
+/// Ranges of ranks, each with its first and its last rank, in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ranks(pub Vec<(u32, u32)>);
 
@@ -101,7 +100,6 @@ impl Ranks {
         self.0.iter().map(|(first, last)| u64::from(last - first) + 1).sum()
     }
 
-    /// Returns the ranks below `size` that are not in `there`.
     fn without(size: u32, there: &BTreeSet<u32>) -> Self {
         let mut ranges = Vec::new();
         let mut next = 0;
@@ -117,7 +115,7 @@ impl Ranks {
         Self(ranges)
     }
 
-    /// Makes ranges of these ranks, which must be in ascending order.
+    /// The ranks must be in ascending order.
     pub fn of(ranks: impl Iterator<Item = u32>) -> Self {
         let mut ranges: Vec<(u32, u32)> = Vec::new();
         for rank in ranks {
@@ -146,8 +144,7 @@ impl fmt::Display for Ranks {
     }
 }
 
-/// Finds the ranks of each run that are missing, that have several recordings, or whose recording
-/// is unfinished. A rank whose broken part is in `named` does not count as missing.
+/// A rank whose broken part is in `named` does not count as missing.
 pub(crate) fn of_ranks<'a>(members: impl Iterator<Item = &'a Member>, named: &[Gap]) -> Vec<Gap> {
     #[derive(Default)]
     struct Run {

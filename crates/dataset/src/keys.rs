@@ -1,11 +1,10 @@
 //! Makes keys of ops: the same op has the same key in all ranks.
 //!
-//! The numbers of ops are only meaningful within one profile. A key is a hash of the op's name,
-//! library and role, and of the types and shapes of its arguments. The device is not part of the
-//! key, because ranks use different devices. The source location is not part of it either, because
-//! it contains a path on one machine. If two ops of a process then have the same key, only the
-//! first one, in the order of the program, keeps it. The later ops get another key that includes
-//! their number.
+//! A key is a hash of the op's name, library and role, and of the types and shapes of its
+//! arguments. The device is not part of the key, because ranks use different devices. The source
+//! location is not part of it either, because it contains a path on one machine. If two ops of a
+//! process then have the same key, only the first one keeps it. Later ones get another key that
+//! includes their number.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,7 +16,7 @@ use crate::file::in_digits;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct OpName {
-    /// The key: 16 hexadecimal digits.
+    /// 16 hexadecimal digits.
     pub key: String,
     pub name: String,
     pub role: &'static str,
@@ -27,8 +26,8 @@ pub(crate) struct OpName {
     pub source: Option<String>,
 }
 
-/// Returns a hash of texts as 16 hexadecimal digits. The length of each text is hashed, too, so two
-/// different lists are never hashed as the same bytes.
+/// Returns a hash of texts. The lengths are hashed, too, so that different lists are hashed as
+/// different bytes.
 pub(crate) fn hash_of(texts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for text in texts {
@@ -38,8 +37,8 @@ pub(crate) fn hash_of(texts: &[&str]) -> String {
     in_digits(&hash.finalize())
 }
 
-/// Returns the key and the names of the op of each of these rows. With `redacted`, names are made
-/// of keys, and libraries, arguments and source locations are left out.
+/// Returns the key and the names of the op of each row. With `redacted`, names are made of keys,
+/// and libraries, arguments and source locations are left out.
 pub(crate) fn names(
     profile: &Profile,
     rows: impl Iterator<Item = Key>,

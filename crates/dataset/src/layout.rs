@@ -1,4 +1,4 @@
-//! Defines the names of files, and the parts, which list the files that belong together.
+//! Defines the names of files, and parts, which list the files that belong together.
 //!
 //! ```text
 //!  DATASET/dataset.json                            version, tables and types
@@ -8,10 +8,9 @@
 //!          TABLE/run=R/part-H.parquet
 //! ```
 //!
-//! `R` is the run and `N` is the rank. The columns `run` and `rank` also contain them, so readers
-//! need not parse names of directories. `K` is the id of the recording. `H` is a hash of the
-//! contents of a Parquet file, which therefore never changes once it has its name; for a part, it
-//! is a hash of its recordings.
+//! `R` is the run and `N` is the rank. They are columns, too, so that readers need not parse names
+//! of directories. `K` is the id of the recording. `H` is a hash of the contents of a Parquet file,
+//! which never changes once it has its name. For a part, `H` is a hash of its recordings.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::schema::Table;
 
-/// Name of the file by which a directory is recognised as a dataset.
+/// The file by which a directory is recognised as a dataset.
 pub const DATASET_NAME: &str = "dataset.json";
 /// The directory of the parts.
 pub const PARTS_NAME: &str = "parts";
@@ -27,14 +26,14 @@ pub const PARTS_NAME: &str = "parts";
 pub const DATASET_SCHEMA: &str = "counterpoint.dataset/1";
 /// The version of the format of a part.
 pub const PART_SCHEMA: &str = "counterpoint.dataset_part/1";
-/// The version of the format of a part that earlier versions of this program would misread, because
-/// it has several files of a table or a recording that had not ended.
+/// The version of a part that earlier versions of this program would misread, because it has
+/// several files of a table or a recording that had not ended.
 pub const GROWING_PART_SCHEMA: &str = "counterpoint.dataset_part/2";
 
-/// The largest number of ranks that a run may have.
+/// The largest number of ranks of a run.
 pub const MOST_RANKS: u32 = 1 << 20;
-/// The largest number of counters that a part may have: each counter is a column of `calls`, which
-/// is kept in memory. A recording has 32 at most; a merged part has the counters of all its ranks.
+/// The largest number of counters of a part: each is a column of `calls`, which is kept in memory.
+/// A recording has 32 at most; a merged part has the counters of all its ranks.
 pub const MOST_COUNTERS: usize = 1024;
 
 /// A recording of one rank, or of several ranks in files that they share.
@@ -43,40 +42,39 @@ pub const MOST_COUNTERS: usize = 1024;
 pub struct Part {
     /// [`PART_SCHEMA`] or [`GROWING_PART_SCHEMA`].
     pub schema: String,
-    /// The members whose rows the part has, sorted by run, rank and part.
+    /// Sorted by run, rank and part.
     pub members: Vec<Member>,
     /// The counters that are columns of `calls`.
     pub counters: Vec<String>,
-    /// The part's files, by table. Tables without rows have no file.
+    /// One file for each table that has rows.
     pub files: BTreeMap<String, File>,
     /// Further files of tables that grew while the program ran, in the order in which they were
     /// written.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub more: BTreeMap<String, Vec<File>>,
-    /// The pages of the recording that are in `calls`; `None` if all pages are.
+    /// The pages of the recording that are in `calls`; `None` if all are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written: Option<Written>,
 }
 
-/// For a recording that had not ended: which of its pages are in `calls`.
+/// Which pages of an unfinished recording are in `calls`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Written {
-    /// The processes of the recording, in the order of their numbers.
+    /// In the order of their numbers.
     pub processes: Vec<WrittenProcess>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WrittenProcess {
-    /// The name of the process in the recording.
+    /// The process in the recording.
     pub id: String,
     /// The number of ops of the process.
     pub ops: usize,
     /// A hash of these ops and of their keys.
     pub ops_hash: String,
-    /// For each thread, by its number in the process: the number of pages that are already in
-    /// `calls`.
+    /// For each thread, by its number in the process: how many pages are in `calls`.
     pub threads: BTreeMap<u32, u32>,
 }
 
@@ -86,7 +84,7 @@ impl Part {
         self.files.get(table).into_iter().chain(self.more.get(table).into_iter().flatten())
     }
 
-    /// Returns the files of all tables, each with the name of its table.
+    /// Returns all files, with the names of their tables.
     pub fn all_files(&self) -> impl Iterator<Item = (&str, &File)> {
         let more =
             self.more.iter().flat_map(|(table, files)| files.iter().map(move |f| (table, f)));
@@ -109,7 +107,7 @@ impl Part {
         }
     }
 
-    /// Returns the reason why no dataset can have such a part, if there is one.
+    /// Returns why no dataset can have such a part.
     pub fn problem(&self) -> Option<String> {
         let problem = self.members.iter().find_map(Member::problem);
         if problem.is_some() {
@@ -140,7 +138,7 @@ impl Part {
     }
 }
 
-/// A recording of one rank. Run, rank and part identify it.
+/// A recording of one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Member {
@@ -148,7 +146,7 @@ pub struct Member {
     pub rank: u32,
     /// The id of the recording.
     pub part: String,
-    /// The number of ranks of the run; `None` if it is not known.
+    /// `None` if it is not known.
     pub world_size: Option<u32>,
     /// Whether the member's calls are in the dataset.
     pub calls: bool,
@@ -156,25 +154,25 @@ pub struct Member {
     pub sampled: bool,
     /// Whether names were replaced.
     pub redacted: bool,
-    /// Whether the recording had not ended, so that the rows cover only its beginning.
+    /// Whether the recording had not ended.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,
-    /// The number of calls that the recording had when it was exported. It only grows, so it shows
-    /// which of two exports is the later one.
+    /// The number of calls of the recording when it was exported. It only grows, so it shows which
+    /// of two exports is the later one.
     pub recorded_calls: u64,
     /// The version of the program that made the rows.
     pub program_version: String,
 }
 
 impl Member {
-    /// Returns the run, the rank and the part, which identify the member.
+    /// Returns what identifies the member.
     pub fn id(&self) -> (&str, u32, &str) {
         (&self.run, self.rank, &self.part)
     }
 
-    /// Returns whether this member must stay, because `new` is an earlier state of the same
-    /// recording: in `new`, the recording had not ended, and did not have more calls. A member with
-    /// names does not stay if `new` is redacted, because somebody wants the names to be removed.
+    /// Whether this member must stay, because `new` is an earlier state of the same recording. A
+    /// member with names does not stay if `new` is redacted, because somebody wants the names to be
+    /// removed.
     #[cfg(feature = "write")]
     pub(crate) fn is_later_than(&self, new: &Self) -> bool {
         let ahead = self.recorded_calls.cmp(&new.recorded_calls);
@@ -184,15 +182,13 @@ impl Member {
     }
 
     /// Returns what decides which of two versions of a recording `merge` takes, the most important
-    /// first: whether the recording had ended, whether there are rows of calls, whether there are
-    /// names, and the number of recorded calls.
+    /// first.
     #[cfg(feature = "write")]
     pub(crate) fn order(&self) -> (bool, bool, bool, u64) {
         (!self.unfinished, self.calls, !self.redacted, self.recorded_calls)
     }
 
-    /// Returns whether this version of a recording has everything that `new`, another version of
-    /// it, would add.
+    /// Whether `new`, another version of the same recording, would add nothing.
     #[cfg(feature = "write")]
     pub(crate) fn has_all_of(&self, new: &Self) -> bool {
         self.redacted == new.redacted
@@ -201,7 +197,7 @@ impl Member {
             && (!self.unfinished || new.unfinished)
     }
 
-    /// Returns a reason why no dataset can have this recording, if there is one.
+    /// Returns why no dataset can have this recording.
     pub fn problem(&self) -> Option<String> {
         if self.world_size.is_some_and(|size| size > MOST_RANKS) {
             let size = self.world_size.unwrap_or(0);
@@ -218,10 +214,10 @@ impl Member {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct File {
-    /// The path of the file inside of the dataset.
+    /// Relative to the dataset.
     pub path: String,
     pub bytes: u64,
-    /// The number of the rows of the file.
+    /// The number of rows.
     pub rows: u64,
 }
 
@@ -247,14 +243,13 @@ pub fn rank_directory(run: &str, rank: u32) -> String {
     format!("{}/rank={rank}", run_directory(run))
 }
 
-/// Returns whether a file below the directory of parts has the name of a part.
+/// Whether a file in the directory of parts has the name of a part.
 pub fn is_part_json(name: &str) -> bool {
     name.starts_with("part-") && name.ends_with(".json")
 }
 
-/// Turns a text into the name of a file: letters, digits, `.`, `_` and `-` stay; other bytes, and a
-/// `.` at the beginning, become `%` and two hexadecimal digits, as engines that read such
-/// directories expect it.
+/// Turns a text into the name of a file. Special characters become `%` and two hexadecimal digits,
+/// as engines that read such directories expect it.
 pub fn escaped(text: &str) -> String {
     let mut name = String::new();
     for (place, byte) in text.bytes().enumerate() {
@@ -267,8 +262,8 @@ pub fn escaped(text: &str) -> String {
     name
 }
 
-/// Splits a path inside of a dataset into its directories and its file name. Returns `None` for a
-/// path that could lead out of the dataset, or that contains a hidden name.
+/// Splits a path inside of a dataset. Returns `None` for a path that could lead out of the dataset,
+/// or that contains a hidden name.
 pub(crate) fn components(path: &str) -> Option<Vec<&str>> {
     let parts: Vec<&str> = path.split('/').collect();
     let fine = |part: &&str| !part.is_empty() && !part.starts_with('.') && !part.contains('\0');

@@ -32,13 +32,12 @@
 //!
 //! Invariants: a part exists if its JSON file exists. That file is written after the Parquet files
 //! that it lists, and replaced as a whole. So a writer that is killed leaves the old or the new
-//! part, and perhaps files that no part lists. The part of a recording that has not ended is marked
-//! as unfinished. Each export replaces it, but never by a part of an earlier moment. No file
-//! outside of the dataset's directory is read, whatever paths the dataset's files contain.
+//! part, and perhaps files that no part lists. An export does not replace a part by an earlier
+//! state. No file outside of the directory is read, whatever paths the files contain.
 #![forbid(unsafe_code)]
 
-// The program `counterpoint-query` includes `footer.rs` as well. There, `dataset` is another crate,
-// so here it must be a name of this crate.
+// `counterpoint-query` includes `footer.rs` as well. There, `dataset` is another crate, so here it
+// must be a name of this crate.
 #[cfg(feature = "write")]
 extern crate self as dataset;
 

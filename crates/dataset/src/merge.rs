@@ -5,10 +5,10 @@
 //!    for each run and table: rows of each member, in this order ─► rows of 8,192 ─► one file
 //! ```
 //!
-//! The result depends, byte by byte, on the members alone. The order of the datasets does not
-//! matter, nor whether they were merged before. Rows are copied and never added up, so merging a
-//! merged dataset again changes nothing. In memory are some thousands of rows of each file that
-//! contains several ranks. Files of one rank are opened one after another.
+//! The result depends, byte by byte, on the members alone, and not on the order of the datasets.
+//! Rows are copied and never added up, so merging again changes nothing. In memory are some
+//! thousands of rows of each file that contains several ranks. Files of one rank are opened one
+//! after another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -34,16 +34,15 @@ use crate::open::{Dataset, place};
 use crate::schema::Table;
 use crate::steps::step;
 
-/// The number of rows that are read and written together.
 const BATCH: usize = 8192;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
-    /// The members of the result, sorted.
+    /// Sorted.
     pub members: Vec<Member>,
-    /// The number of times that a member was found again.
+    /// How often a member was found again.
     pub repeated: usize,
-    /// The gaps of the result: for example ranks and files that are missing in all of the datasets.
+    /// The gaps of the result.
     pub gaps: Vec<Gap>,
 }
 
@@ -111,8 +110,8 @@ pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
     Ok(merged)
 }
 
-/// Moves the merged directory to its place in one step. If there was a directory at `out`, it is at
-/// `stage` afterwards or, on some file systems, was empty and is gone.
+/// Moves the merged directory to its place in one step. A directory that was at `out` is at `stage`
+/// afterwards or, on some file systems, was empty and is gone.
 ///
 /// # Errors
 /// Fails if the directory cannot be moved.
@@ -135,11 +134,8 @@ pub fn move_into_place(stage: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a member has more data than another member of the same recording. What counts
-/// is, in this order: whether the recording had ended, whether there are rows of calls, whether
-/// there are names, the number of recorded calls, and the version of the program. If all of these
-/// are equal, the paths of the files decide, so that the choice does not depend on the order of the
-/// datasets.
+/// Whether a member is preferred to another version of the same recording. The paths of the files
+/// come last, so that the choice does not depend on the order of the datasets.
 fn has_more(new: &(&Member, &Dataset, &Part), old: &(&Member, &Dataset, &Part)) -> bool {
     let rank = |(member, _, part): &(&Member, &Dataset, &Part)| {
         let hashes: Vec<String> = part.all_files().map(|(_, file)| file.path.clone()).collect();
@@ -148,7 +144,6 @@ fn has_more(new: &(&Member, &Dataset, &Part), old: &(&Member, &Dataset, &Part)) 
     rank(new) > rank(old)
 }
 
-/// Copies the rows of these members in one table, in the order of the members.
 fn copy(
     run: &[(&Member, &Dataset, &Part)],
     table: Table,
@@ -189,8 +184,8 @@ fn copy(
     pending.flush(out)
 }
 
-/// Rows that are not written yet. Rows are written in batches of equal size, except for the last
-/// batch. So the bytes of a file do not depend on how many rows were read at a time.
+/// Rows that are not written yet. They are written in batches of equal size, so that the bytes of a
+/// file do not depend on how many rows were read at a time.
 struct Pending {
     rows: usize,
     batches: Vec<RecordBatch>,
@@ -231,7 +226,7 @@ struct Source<'a> {
     /// For each column of the result, its place in the file.
     places: Vec<Option<usize>>,
     schema: SchemaRef,
-    /// The rows of the last batch that are not used yet.
+    /// The unused rows of the last batch.
     rest: Option<RecordBatch>,
     /// The members of the file's part whose rows may still follow.
     members: &'a [Member],
@@ -273,7 +268,6 @@ impl<'a> Source<'a> {
         Ok(Self { path, reader, places, schema, rest: None, members: &part.members })
     }
 
-    /// Returns the next rows, or `None` at the end.
     fn next(&mut self) -> Result<Option<RecordBatch>> {
         if let Some(rest) = self.rest.take().filter(|rest| rest.num_rows() > 0) {
             return Ok(Some(rest));
@@ -313,14 +307,13 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// Reads the remaining rows, which no caller needs, so that they are checked, too.
+    /// Reads the remaining rows, so that they are checked, too.
     fn finish(mut self) -> Result<()> {
         while self.next()?.is_some() {}
         Ok(())
     }
 
-    /// Passes the rows of a member to `take`. Rows of earlier members, which no caller needs, are
-    /// skipped.
+    /// Passes the rows of a member to `take`, and skips rows of earlier members.
     fn each(
         &mut self,
         member: &Member,
@@ -345,7 +338,6 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Returns a function that returns the member of a row.
 fn ids<'a>(batch: &'a RecordBatch) -> impl Fn(usize) -> (&'a str, i64, &'a str) {
     let (run, rank, part) = (
         batch.column(0).as_string::<i32>(),
@@ -355,7 +347,6 @@ fn ids<'a>(batch: &'a RecordBatch) -> impl Fn(usize) -> (&'a str, i64, &'a str) 
     move |row| (run.value(row), i64::from(rank.value(row)), part.value(row))
 }
 
-/// Returns the run, the rank and the part of a member.
 fn of(member: &Member) -> (&str, i64, &str) {
     (&member.run, member.rank.into(), &member.part)
 }

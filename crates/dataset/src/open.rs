@@ -13,29 +13,28 @@ use crate::layout::{
 };
 use crate::schema::Table;
 
-/// The largest size of a JSON file that is read, in bytes. The file of a part with 10⁵ members has
-/// 30 MB.
+/// The largest JSON file that is read, in bytes. The file of a part with 10⁵ members has 30 MB.
 const MOST_BYTES: u64 = 1 << 28;
 
-/// The number of times that reading is tried again because a part was replaced meanwhile.
+/// How often reading is tried again because a part was replaced.
 const MOST_CHANGES: u32 = 5;
 
 #[derive(Clone, Debug, Default)]
 pub struct Dataset {
     /// Where the dataset is.
     pub dir: PathBuf,
-    /// The dataset's parts whose files are all there, sorted by their first member.
+    /// The parts whose files are all there, sorted by their first member.
     pub parts: Vec<Part>,
-    /// The gaps in the dataset.
+    /// What is missing.
     pub gaps: Vec<Gap>,
 }
 
-/// A function that returns why a file of a table does not match the description in its part; `None`
-/// if it matches. The file has the size that the part states.
+/// Returns why a file of a table does not match the description in its part. The file has the size
+/// that the part states.
 pub type Check<'a> = &'a dyn Fn(&Path, Table, &File, &Part) -> Option<String>;
 
 impl Dataset {
-    /// Opens a dataset. Changes nothing.
+    /// Opens a dataset.
     ///
     /// # Errors
     /// Fails if the directory is not a dataset of this version.
@@ -149,12 +148,11 @@ fn owned(member: &Member) -> (String, u32, String) {
     (member.run.clone(), member.rank, member.part.clone())
 }
 
-/// Returns whether a directory is marked as a dataset, of any version.
+/// Whether a directory is marked as a dataset, of any version.
 pub fn is_dataset(dir: &Path) -> bool {
     dir.join(DATASET_NAME).symlink_metadata().is_ok()
 }
 
-/// Checks that a directory is a dataset of this version.
 pub(crate) fn check_version(dir: &Path) -> Result<()> {
     #[derive(serde::Deserialize)]
     struct Head {
@@ -178,7 +176,6 @@ pub(crate) fn check_version(dir: &Path) -> Result<()> {
     }
 }
 
-/// Reads a regular file that is not too large.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let found = path.symlink_metadata()?;
     if !found.is_file() || found.len() > MOST_BYTES {
@@ -187,7 +184,6 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
-/// Reads the JSON file of a part.
 pub(crate) fn read_part(path: &Path) -> Result<Part> {
     let text = read(path).map_err(Error::io("read", path))?;
     let unknown = |why: String| Error::Unknown { path: path.to_owned(), why };
@@ -206,9 +202,8 @@ pub(crate) fn read_part(path: &Path) -> Result<Part> {
     Ok(part)
 }
 
-/// Finds the JSON files below the directory of parts, which are at most two directories deep.
-/// Deeper directories, and anything else than files and directories, are not read, but become a
-/// [`Gap::Unreadable`].
+/// Finds the JSON files below the directory of parts, at most two directories deep. Other things
+/// than files and directories become a [`Gap::Unreadable`].
 fn find_parts(dir: &Path, depth: u32, found: &mut Vec<PathBuf>, gaps: &mut Vec<Gap>) -> Result<()> {
     let not_read =
         |path: &Path| Gap::Unreadable { why: format!("{}: not a regular file", path.display()) };
@@ -236,13 +231,13 @@ fn find_parts(dir: &Path, depth: u32, found: &mut Vec<PathBuf>, gaps: &mut Vec<G
     Ok(())
 }
 
-/// Returns whether a file exists with the size that its part states.
+/// Whether a file exists with the size that its part states.
 #[cfg(feature = "write")]
 pub(crate) fn is_there(dir: &Path, table: &str, file: &File) -> bool {
     problem(dir, table, file).is_none()
 }
 
-/// Returns why a file does not match the description in its part, or `None` if it does.
+/// Returns why a file does not match the description in its part.
 fn problem(dir: &Path, table: &str, file: &File) -> Option<String> {
     let Some(path) = place(dir, table, file) else {
         return Some(format!("{:?} is not a place inside of the dataset's {table}", file.path));
@@ -257,14 +252,14 @@ fn problem(dir: &Path, table: &str, file: &File) -> Option<String> {
     }
 }
 
-/// Returns the path of a file of a table. Returns `None` if the path is outside of the table's
-/// directory or is reached through a link.
+/// Returns the path of a file, unless it is outside of the table's directory or is reached through
+/// a link.
 pub(crate) fn place(dir: &Path, table: &str, file: &File) -> Option<PathBuf> {
     let mut path = dir.to_owned();
     let names = components(&file.path)?;
     let is_of_table = names.len() > 1 && names.first() == Some(&table);
     for name in Some(names).filter(|_| is_of_table && file.path.ends_with(".parquet"))? {
-        // The caller checks the last component of the path.
+        // The caller checks the last component.
         if path != dir && path.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
             return None;
         }

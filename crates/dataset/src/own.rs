@@ -1,5 +1,5 @@
-//! Distinguishes a dataset's own files from other files, which this crate never replaces or
-//! removes.
+//! Distinguishes a dataset's own files from other files, which this crate does not replace or
+//! remove.
 
 use std::fs;
 use std::io;
@@ -9,9 +9,9 @@ use crate::error::{Error, Result};
 use crate::layout::{DATASET_NAME, PARTS_NAME};
 use crate::schema::Table;
 
-/// Returns the first entry of a directory, sorted by name, that is not a dataset's own, as a path
-/// relative to the directory. A dataset owns the files of [`crate::layout`], whether a part lists
-/// them or not, and unfinished files.
+/// Returns an entry of a directory that is not a dataset's own, as a path relative to the
+/// directory. A dataset owns the files of [`crate::layout`], whether a part lists them or not, and
+/// unfinished files.
 ///
 /// # Errors
 /// Fails if a directory cannot be read.
@@ -56,7 +56,7 @@ fn is_directory(above: &[String], name: &str) -> bool {
     }
 }
 
-/// Returns whether a file has no final name yet.
+/// Whether a file has no final name yet.
 pub(crate) fn is_unfinished(name: &str) -> bool {
     name.starts_with(".part-") && name.ends_with(".tmp")
 }

@@ -10,10 +10,9 @@
 //! all earlier pages of its thread are there. Such pages never change. When the recording has
 //! ended, everything that is left is written, including pages whose predecessor was lost.
 //!
-//! The rows of an export contain the numbers of processes and the keys of ops at that moment. If a
-//! later export would number them differently (an older process began to record later, or an op
-//! came between two ops of the same name), it does not continue the existing files, but writes all
-//! calls again.
+//! Rows contain the numbers of processes and the keys of ops. If a later export would number them
+//! differently (an older process began to record later, or an op came between two ops of the same
+//! name), it does not continue the existing files, but writes all calls again.
 
 use std::collections::BTreeMap;
 
@@ -23,16 +22,15 @@ use profile::{PageKey, Profile};
 use crate::keys::{OpName, hash_of};
 use crate::layout::{Written, WrittenProcess};
 
-/// The pages to write next.
 pub(crate) struct Next {
     pub pages: Vec<PageKey>,
-    /// Whether the files of calls of earlier exports stay.
+    /// Whether the files of earlier exports stay.
     pub continues: bool,
-    /// The pages that are in `calls` after this export; `None` if all pages are.
+    /// The pages that are in `calls` after this export; `None` if all are.
     pub written: Option<Written>,
 }
 
-/// Returns the pages that come after the written pages. `goes_on` is set if the recording has not
+/// Returns the pages that come after the written pages. `goes_on` means that the recording has not
 /// ended.
 pub(crate) fn next(
     profile: &Profile,
@@ -71,7 +69,7 @@ pub(crate) fn next(
     Next { pages, continues, written: goes_on.then_some(all) }
 }
 
-/// Whether the processes and ops that the earlier export had still have the same numbers and keys.
+/// Whether the processes and ops of the earlier export still have the same numbers and keys.
 fn is_prefix(profile: &Profile, names: &BTreeMap<Key, OpName>, written: &Written) -> bool {
     let mut of_then = written.processes.iter().enumerate();
     written.processes.len() <= profile.processes.len()
@@ -81,7 +79,6 @@ fn is_prefix(profile: &Profile, names: &BTreeMap<Key, OpName>, written: &Written
         })
 }
 
-/// Describes a process with its first `most` ops.
 fn of_process(
     profile: &Profile,
     names: &BTreeMap<Key, OpName>,

@@ -1,5 +1,5 @@
-//! Makes the rows of a profile. All statistics come from the crate `analysis`, as those of
-//! `counterpoint report` do. Here, times are rounded to whole numbers of ns.
+//! Makes the rows of a profile. The statistics come from the crate `analysis`, as those of
+//! `counterpoint report` do. Times are rounded to whole numbers of ns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -34,7 +34,6 @@ impl Cell<'_> {
         number.map_or(Self::Missing, Self::Whole)
     }
 
-    /// Makes a cell of a text that may be missing.
     fn text(text: &Option<String>) -> Cell<'_> {
         text.as_deref().map_or(Cell::Missing, Cell::Text)
     }
@@ -46,7 +45,6 @@ impl From<u64> for Cell<'_> {
     }
 }
 
-/// Rows that will become columns.
 pub(crate) struct Rows {
     schema: SchemaRef,
     columns: Vec<Builder>,
@@ -74,7 +72,7 @@ impl Builder {
         }
     }
 
-    /// Appends a cell. A cell of another type than the column counts as missing.
+    /// A cell of another type than the column counts as missing.
     fn push(&mut self, cell: Cell<'_>) {
         match (self, cell) {
             (Self::Text(all), Cell::Text(text)) => all.append_value(text),
@@ -102,7 +100,6 @@ impl Builder {
 }
 
 impl Rows {
-    /// Makes an empty set of rows for a table, with these counters in `calls`.
     pub fn new(table: Table, counters: &[String]) -> Self {
         let kinds = table.columns().map(|column| column.kind);
         let counters_of = counters.iter().filter(|_| table == Table::Calls).map(|_| Kind::Counter);
@@ -131,7 +128,7 @@ impl Rows {
         self.rows += 1;
     }
 
-    /// Returns the rows that were added so far as columns, and begins a new, empty set of rows.
+    /// Returns the rows as columns, and begins anew.
     pub fn take(&mut self, path: &Path) -> Result<RecordBatch> {
         self.rows = 0;
         let columns = self.columns.iter_mut().map(Builder::finish).collect();
@@ -140,13 +137,13 @@ impl Rows {
     }
 }
 
-/// Returns a number of ns as a whole number. A number that is infinite or not a number is missing.
+/// Rounds to ns. A number that does not fit is missing.
 fn whole(ns: f64) -> Option<i64> {
-    // The limit is slightly below 2⁶³, the end of the range of the result.
+    // Slightly below 2⁶³.
     (ns.abs() < 9.2e18).then(|| ns.round() as i64)
 }
 
-/// Makes a cell of a number that may have up to 38 digits.
+/// Makes a cell of a number of up to 38 digits.
 fn wide(value: f64) -> Cell<'static> {
     match value.abs() < 1e38 {
         true => Cell::Wide(value.round() as i128),
@@ -154,7 +151,7 @@ fn wide(value: f64) -> Cell<'static> {
     }
 }
 
-/// Returns the word for how the times of a row are known: measured, estimated, or only counted.
+/// Returns how the times of a row are known.
 fn known(row: &Row) -> &'static str {
     match &row.sampled {
         None => "measured",
@@ -164,8 +161,7 @@ fn known(row: &Row) -> &'static str {
     }
 }
 
-/// Returns the ends of the interval of the number of calls. If the number is exact, both ends are
-/// the number itself.
+/// Returns the ends of the interval of the number of calls. They are equal if the number is exact.
 fn calls_within(row: &Row) -> [Option<i64>; 2] {
     let exact = |calls: u64| [whole(calls as f64); 2];
     let Some(sampled) = row.sampled.as_deref() else { return exact(row.calls) };
@@ -178,7 +174,6 @@ fn calls_within(row: &Row) -> [Option<i64>; 2] {
     }
 }
 
-/// A profile, and the results that `analysis` made of it.
 pub(crate) struct Made<'a> {
     pub profile: &'a Profile,
     pub member: &'a Member,
@@ -189,7 +184,7 @@ pub(crate) struct Made<'a> {
 }
 
 impl Made<'_> {
-    /// Returns the rows of the summary with their ops, in the order of their keys.
+    /// Returns the rows of the summary with their ops, sorted by process and key.
     fn rows(&self) -> Vec<(usize, &OpName, &Row)> {
         let rows = self.summary.rows.iter();
         let mut rows: Vec<_> = rows
@@ -250,7 +245,7 @@ impl Made<'_> {
         }
     }
 
-    /// Adds the counters of each op. Fails if a sum is too large for its column.
+    /// Fails if a sum is too large for its column.
     pub fn counters(&self, out: &mut Rows) -> Result<()> {
         for (process, op, row) in self.rows() {
             let exact = self.exact.rows.get(&row.key);
@@ -297,7 +292,6 @@ impl Made<'_> {
         Ok(())
     }
 
-    /// Adds the buckets of durations.
     pub fn hist(&self, out: &mut Rows) {
         for (process, op, row) in self.rows() {
             let Some(exact) = self.exact.rows.get(&row.key) else { continue };
@@ -308,7 +302,6 @@ impl Made<'_> {
         }
     }
 
-    /// Adds the identity of each op.
     pub fn ops(&self, out: &mut Rows) {
         let mut seen = BTreeSet::new();
         for (process, op, _) in self.rows() {
@@ -370,7 +363,6 @@ impl Made<'_> {
         }
     }
 
-    /// Adds the losses of the recording and of each process.
     pub fn losses(&self, out: &mut Rows) {
         let mut add = |process: Option<usize>, losses: &[LossCount]| {
             for loss in losses.iter().filter(|loss| loss.count > 0) {
@@ -395,8 +387,7 @@ impl Made<'_> {
     }
 }
 
-/// Returns the losses of the recording that belong to no process, and the contradictions that the
-/// analysis found.
+/// Returns the losses that belong to no process, and the contradictions that the analysis found.
 fn analysis_losses(summary: &Summary, profile: &Profile) -> Vec<LossCount> {
     let mut own = profile.losses.clone();
     if !summary.violations.is_empty() {

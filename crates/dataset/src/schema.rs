@@ -1,9 +1,9 @@
 //! Defines the tables of a dataset. docs/datasets.md describes the columns.
 //!
-//! Every file of a table has the same columns, except for the counters in `calls`. The columns have
-//! only types that all query engines have: whole numbers, texts, and decimals of 38 digits for sums
-//! that are too large for 64 bits. There are no floats, because their sums would depend on the
-//! order of adding.
+//! Files of a table have the same columns, except for the counters in `calls`. The columns have
+//! types that all query engines have: whole numbers, texts, and decimals of 38 digits for sums that
+//! are too large for 64 bits. There are no floats, because their sums would depend on the order of
+//! adding.
 
 use std::fmt;
 #[cfg(feature = "write")]
@@ -15,17 +15,17 @@ use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
-    /// One row per process and op, with the number of calls and times.
+    /// One row per process and op, with calls and times.
     Stats,
     /// One row per process, op and counter.
     Counters,
     /// One row per process, op and bucket of durations.
     Hist,
-    /// One row per process and op, with the op's identity.
+    /// One row per process and op: what the op is.
     Ops,
     /// One row per process.
     Processes,
-    /// One row per loss that is not zero.
+    /// One row per loss.
     Losses,
     /// One row per call, if calls were exported.
     Calls,
@@ -40,7 +40,7 @@ pub enum Kind {
     Small,
     /// A signed number of 64 bits.
     Whole,
-    /// An unsigned number of 64 bits: a counter's value.
+    /// An unsigned number of 64 bits.
     Counter,
     /// A whole number of up to 38 digits.
     Wide,
@@ -49,15 +49,15 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Column {
     pub name: &'static str,
-    /// The type of the values.
+    /// The type.
     #[serde(rename = "type")]
     pub kind: Kind,
-    /// Whether values of the column may be missing.
+    /// Whether values may be missing.
     pub nullable: bool,
 }
 
 impl Kind {
-    /// Returns the name of the type in `dataset.json`.
+    /// Returns the name in `dataset.json`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -87,12 +87,10 @@ impl Serialize for Kind {
     }
 }
 
-/// Makes a column whose values are always there.
 const fn is(name: &'static str, kind: Kind) -> Column {
     Column { name, kind, nullable: false }
 }
 
-/// Makes a column whose values may be missing.
 const fn may(name: &'static str, kind: Kind) -> Column {
     Column { name, kind, nullable: true }
 }
@@ -191,7 +189,7 @@ impl Table {
         Self::Calls,
     ];
 
-    /// Returns the table's name, which is also the name of its directory.
+    /// Returns the name of the table and of its directory.
     pub fn name(self) -> &'static str {
         match self {
             Self::Stats => "stats",
@@ -209,7 +207,7 @@ impl Table {
         Self::ALL.into_iter().find(|table| table.name() == name)
     }
 
-    /// Returns the table's columns, without the counters in `calls`.
+    /// Returns the columns, without the counters in `calls`.
     pub fn columns(self) -> impl Iterator<Item = Column> + Clone {
         let own = match self {
             Self::Stats => STATS,
@@ -224,7 +222,7 @@ impl Table {
     }
 
     #[cfg(feature = "write")]
-    /// Returns the table's schema, with these counters in `calls`.
+    /// Returns the schema, with these counters in `calls`.
     pub fn schema(self, counters: &[String]) -> SchemaRef {
         let own = self.columns().map(|c| Field::new(c.name, c.kind.data_type(), c.nullable));
         let counters = counters.iter().filter(|_| self == Self::Calls);

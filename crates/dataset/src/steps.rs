@@ -1,14 +1,13 @@
 //! Defines places at which tests kill a writer, to see which files it leaves, or stop it, to see
 //! what other processes do meanwhile.
 //!
-//! The steps of a process are numbered. Steps count only in a debug build; in a release build, a
-//! step does nothing.
+//! In a release build, a step does nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The number of steps until the process kills or stops itself; 0 if it does not.
 static LEFT: AtomicU32 = AtomicU32::new(0);
-/// Whether the process stops at that step, until somebody continues it, instead of killing itself.
+/// Whether the process stops at that step instead of killing itself.
 static ONLY_STOPS: AtomicBool = AtomicBool::new(false);
 
 /// Makes this process kill itself at this step, counted from 1.
@@ -16,13 +15,12 @@ pub fn die_at(step: u32) {
     LEFT.store(step, Ordering::Relaxed);
 }
 
-/// Makes this process stop at this step, counted from 1, as SIGSTOP does.
+/// Makes this process stop at this step, as SIGSTOP does.
 pub fn stop_at(step: u32) {
     ONLY_STOPS.store(true, Ordering::Relaxed);
     LEFT.store(step, Ordering::Relaxed);
 }
 
-/// Marks a place at which a writer may be killed or stopped.
 pub(crate) fn step() {
     if !cfg!(debug_assertions) {
         return;
@@ -35,7 +33,7 @@ pub(crate) fn step() {
             let _ = rustix::process::kill_process(own, rustix::process::Signal::STOP);
             return;
         }
-        // SIGKILL is used because it leaves the process no chance to remove its files.
+        // SIGKILL leaves the process no chance to remove its files.
         let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
         std::process::abort();
     }

@@ -1,12 +1,11 @@
 //! Removes attributes that instrumentation makes false.
 //!
-//! An instrumented function writes memory, reads a clock and calls a runtime. If an attribute of
-//! the function (such as `memory(none)`) still promised that it does none of this, the next
-//! optimisation would join two calls with the same arguments, and the count of calls would be
-//! wrong. The attributes of the function's callers, and the attributes at the calls, would be false
-//! as well. So these attributes are removed from instrumented functions, from functions defined
-//! here that call others, and from calls. Calls of functions that are only declared keep their
-//! attributes, because those functions are not instrumented here.
+//! An instrumented function writes memory, reads a clock and calls a runtime. If an attribute (such
+//! as `memory(none)`) still promised that it does none of this, the next optimisation would join
+//! two calls with the same arguments, and the count of calls would be wrong. The attributes of its
+//! callers and of the calls would be false as well. So these attributes are removed from
+//! instrumented functions, from functions defined here that call others, and from calls. Functions
+//! that are only declared are not instrumented, and their calls keep their attributes.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
@@ -15,7 +14,7 @@ use crate::edit::Edits;
 use crate::module::Module;
 use crate::scan::{Span, Token, Tokens, name, number};
 
-/// Attributes that promise that a function does not do something.
+/// Promises that a function does not do something.
 const FALSE_NOW: [&[u8]; 10] = [
     b"memory",
     b"readnone",
@@ -29,14 +28,13 @@ const FALSE_NOW: [&[u8]; 10] = [
     b"nofree",
 ];
 
-/// The attribute groups that would be false, and the groups that replace them.
+/// The false attribute groups of a module.
 #[derive(Debug, Default)]
 pub struct Weaker {
-    /// The number of each old group, with the number of the new group that replaces it.
+    /// The numbers of the false groups, each with the number of the group that replaces it.
     twins: BTreeMap<u32, u32>,
 }
 
-/// Returns the false attributes in a list of attributes, as pieces of the text.
 fn false_now(text: &[u8], span: Span) -> Vec<Span> {
     let mut found: Vec<Span> = Vec::new();
     let mut depth = 0_u32;
@@ -45,7 +43,7 @@ fn false_now(text: &[u8], span: Span) -> Vec<Span> {
         match token {
             Token::Mark(b'(') => {
                 depth += 1;
-                // The opening parenthesis of `memory(…)`.
+                // `memory(…)`.
                 group = depth == 1 && found.last().is_some_and(|last| last.end == span.start);
             }
             Token::Mark(b')') => {
@@ -65,8 +63,7 @@ fn false_now(text: &[u8], span: Span) -> Vec<Span> {
 }
 
 impl Weaker {
-    /// Finds the attribute groups of a module that contain false attributes, and numbers the new
-    /// groups.
+    /// Finds the attribute groups that contain false attributes, and numbers the new groups.
     pub fn new(text: &[u8], module: &Module) -> Self {
         let mut next = module.attributes.keys().max().map_or(0, |most| most.saturating_add(1));
         let mut groups: Vec<_> = module.attributes.iter().collect();
@@ -96,8 +93,8 @@ impl Weaker {
         }
     }
 
-    /// Removes the false attributes of a definition. `tail` is the text between the function's
-    /// arguments and its body.
+    /// Removes the false attributes of a definition. `tail` is the text between its arguments and
+    /// its body.
     pub fn definition(&self, text: &[u8], tail: Span, edits: &mut Edits) {
         // The operands of `prefix` and similar words are not attributes.
         for piece in false_now(text, tail) {
@@ -116,8 +113,8 @@ impl Weaker {
         }
     }
 
-    /// Removes the false attributes of a call, unless the call is of a declared function or of
-    /// inline assembler. Returns whether the call may reach a function that is defined here.
+    /// Removes the false attributes of a call, unless its function is declared or inline assembler.
+    /// Returns whether the call may reach a function that is defined here.
     pub fn call(
         &self,
         text: &[u8],

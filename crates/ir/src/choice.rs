@@ -7,13 +7,13 @@ use crate::function::{Body, Terminator};
 use crate::loops::Loops;
 use crate::schedule::Schedule;
 
-/// Selects the functions that get an id.
+/// The functions that get an id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Functions {
-    /// Functions with a loop that is instrumented.
+    /// Functions with an instrumented loop.
     #[default]
     WithLoops,
-    /// All functions that have a body.
+    /// Functions with a body.
     All,
     /// No functions.
     None,
@@ -21,24 +21,23 @@ pub enum Functions {
 
 /// Options that decide what is instrumented, and how.
 pub struct Options<'a> {
-    /// The way in which hits are recorded.
+    /// How hits are recorded.
     pub mode: Mode,
-    /// The largest number of loops around an instrumented loop. `None` means 2, or no limit if
-    /// `siblings` is set.
+    /// The largest number of loops around an instrumented loop. `None` means 2, or no limit with
+    /// `siblings`.
     pub max_depth: Option<u32>,
     /// The smallest number of levels of loops inside an instrumented loop. `None` means 0 for an
-    /// outermost loop, and 1 for other loops.
+    /// outermost loop, and 1 for others.
     pub min_height: Option<u32>,
-    /// Whether only loops that have siblings (other loops directly inside the same loop or
-    /// function) are instrumented.
+    /// Whether a loop must have siblings (other loops directly inside the same loop or function).
     pub siblings: bool,
     /// The functions that get an id.
     pub functions: Functions,
-    /// If set, only functions with a name that this closure accepts are instrumented. Names are as
-    /// in the text, without `@`.
+    /// Accepts names of functions, as in the text without `@`. Other functions are not
+    /// instrumented.
     pub filter: Option<&'a dyn Fn(&str) -> bool>,
-    /// The schedule that the text was compiled from. If it is set, its loops say which loops are
-    /// instrumented, and `max_depth`, `min_height` and `siblings` do not matter.
+    /// The schedule that the text was compiled from. If it is set, it chooses the loops, and
+    /// `max_depth`, `min_height` and `siblings` do not matter.
     pub schedule: Option<&'a Schedule>,
     /// The target triple, for a text without one.
     pub target: Option<&'a str>,
@@ -63,7 +62,6 @@ impl Default for Options<'_> {
 }
 
 impl Options<'_> {
-    /// Whether these options select a loop.
     fn takes(&self, loops: &Loops, l: u32) -> bool {
         let found = &loops.all[l as usize];
         let deepest = self.max_depth.unwrap_or(if self.siblings { u32::MAX } else { 2 });
@@ -78,11 +76,11 @@ impl Options<'_> {
 pub struct Choice {
     /// Whether the function has an id.
     pub function: bool,
-    /// The loops that have ids, in the order of [`Loops::all`].
+    /// The chosen loops, in the order of [`Loops::all`].
     pub loops: Vec<u32>,
-    /// Number of loops that the options leave out.
+    /// How many loops the options leave out.
     pub left: usize,
-    /// For each loop: the loop itself if it is chosen; otherwise the nearest chosen loop around it,
+    /// For each loop: the loop itself if it is chosen, or else the nearest chosen loop around it,
     /// or [`NONE`].
     pub nearest: Vec<u32>,
     /// The loops that cannot be instrumented, with the reasons.
@@ -90,7 +88,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Chooses the loops of a function that `options` select.
+    /// Chooses the loops that `options` select.
     pub fn make(options: &Options, body: &Body, loops: &Loops) -> Self {
         Self::among(options.functions, body, loops, |l| options.takes(loops, l))
     }
@@ -125,7 +123,7 @@ impl Choice {
         choice
     }
 
-    /// Returns the chosen loops that an edge of the function leaves, innermost first.
+    /// Returns the chosen loops that an edge leaves, innermost first.
     pub fn loops_left(&self, loops: &Loops, from: u32, to: u32) -> impl Iterator<Item = u32> {
         let inner = loops.innermost[from as usize];
         let mut at = self.nearest.get(inner as usize).copied().unwrap_or(NONE);
@@ -139,7 +137,7 @@ impl Choice {
         })
     }
 
-    /// Returns the chosen loop that an edge of the function enters, or [`NONE`].
+    /// Returns the chosen loop that an edge enters, or [`NONE`].
     pub fn loop_entered(&self, loops: &Loops, from: u32, to: u32) -> u32 {
         let l = loops.innermost[to as usize];
         let chosen = l != NONE && self.nearest[l as usize] == l;
@@ -157,16 +155,16 @@ fn loops_parent(nearest: &[u32], parent: u32) -> u32 {
     nearest.get(parent as usize).copied().unwrap_or(NONE)
 }
 
-/// The limit for the number of targets of a function's indirect jumps times the depth of its loops.
-/// Above it, the loops that such jumps leave are not computed, and no loop of the function can be
-/// instrumented.
+/// The limit for the number of a function's indirect targets times the depth of its loops. Above
+/// it, none of its loops is instrumented, because finding the loops that these jumps leave would
+/// take too long.
 const MOST_WORK: u64 = 10_000_000;
 
-/// Returns for each loop the reason why it cannot be instrumented, or `None` if it can.
+/// Returns for each loop why it cannot be instrumented, or `None`.
 ///
-/// A hook (the code that is inserted where a loop begins or ends) needs a new block on its edge. An
-/// edge to a landing pad or from an `indirectbr` cannot have such a block. A loop that an exception
-/// leaves is measured nevertheless; its hit begins and does not end.
+/// A hook needs a new block on its edge. An edge to a landing pad or from an `indirectbr` cannot
+/// have one. A loop that an exception leaves is measured nevertheless; its hit begins and does not
+/// end.
 fn unfit(body: &Body, loops: &Loops) -> Vec<Option<&'static str>> {
     let mut why = vec![None; loops.all.len()];
     let indirect = body.blocks.iter().filter(|block| block.end == Terminator::Indirect);
@@ -175,7 +173,7 @@ fn unfit(body: &Body, loops: &Loops) -> Vec<Option<&'static str>> {
     if u64::from(indirect) * u64::from(deepest) > MOST_WORK {
         return vec![Some("too many indirect jumps are around it"); loops.all.len()];
     }
-    // For each loop, the smallest depth among the loops that an indirect jump inside it leaves.
+    // The smallest depth among the loops that an indirect jump inside each loop leaves.
     let mut left = vec![u32::MAX; loops.all.len()];
     for (from, block) in body.blocks.iter().enumerate() {
         let inner = loops.innermost[from];
@@ -193,8 +191,7 @@ fn unfit(body: &Body, loops: &Loops) -> Vec<Option<&'static str>> {
                 why[target as usize] = Some("an indirect jump enters it");
             }
             if inner != NONE && !(target != NONE && loops.encloses(inner, target)) {
-                // The loops that contain both ends of the jump are found by going outwards from
-                // `target` to a loop around `inner`.
+                // Goes outwards from `target` to a loop around both ends of the jump.
                 let kept = common_depth(loops, inner, target);
                 let least = &mut left[inner as usize];
                 *least = (*least).min(kept);
@@ -215,7 +212,7 @@ fn unfit(body: &Body, loops: &Loops) -> Vec<Option<&'static str>> {
 }
 
 /// Returns how many of `inner` and the loops around it also contain `target`. A jump from `inner`
-/// to `target` leaves the other loops, whose depth is this number or larger.
+/// to `target` leaves the others, whose depth is this number or larger.
 fn common_depth(loops: &Loops, inner: u32, target: u32) -> u32 {
     if target == NONE {
         return 0;

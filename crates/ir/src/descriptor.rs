@@ -1,6 +1,6 @@
-//! Writes the parts of an instrumented module that are not hooks: the descriptor, the side table as
-//! bytes, the constructor and destructor that look for a runtime, the function through which a JIT
-//! attaches a runtime, and the rehearsal (a function that runs empty hits, so that the runtime can
+//! Writes the parts of an instrumented module that are not hooks: the descriptor, the side table,
+//! the constructor and destructor that look for a runtime, the function through which a JIT
+//! attaches one, and the rehearsal (a function that runs empty hits, so that the runtime can
 //! measure their cost).
 
 use std::fmt::Write;
@@ -14,14 +14,13 @@ use crate::module::{Module, PREFIX};
 use crate::scan::{Span, Token, Tokens, number};
 
 /// The priority of our constructor and destructor in LLVM's lists. Priorities up to 100 are
-/// reserved for the implementation. Our constructor runs after the reserved constructors and before
-/// all ordinary constructors.
+/// reserved for the implementation. Ours comes directly after them.
 const PRIORITY: u32 = 101;
 
-/// The names of the added definitions of one module.
+/// The names of the added definitions.
 #[derive(Clone, Debug)]
 pub struct Names {
-    /// The module's identity as 32 hexadecimal digits.
+    /// The identity as 32 hexadecimal digits.
     pub id: String,
 }
 
@@ -34,7 +33,7 @@ impl Names {
 
 pub struct Descriptor<'a> {
     pub names: &'a Names,
-    /// The way in which hits are recorded.
+    /// How hits are recorded.
     pub mode: Mode,
     /// Number of ids.
     pub ids: u32,
@@ -59,7 +58,7 @@ pub(crate) fn quoted(bytes: &[u8], out: &mut String) {
 }
 
 impl Descriptor<'_> {
-    /// Writes all definitions at the top level.
+    /// Writes the definitions at the top level.
     pub fn write(&self, module: &Module, writer: &mut Writer, out: &mut String) {
         let names = self.names;
         let (descriptor, table) = (names.of("module"), names.of("table"));
@@ -67,8 +66,7 @@ impl Descriptor<'_> {
         let _ = write!(out, "{table} = internal constant [{bytes} x i8] c\"");
         quoted(self.table.as_bytes(), out);
         out.push_str("\", align 1\n");
-        // Mode log has no rehearsal, because its empty hits would be written to the log, where
-        // nobody could distinguish them from the program's hits.
+        // Mode log has no rehearsal, because its empty hits would be in the log like the program's.
         let rehearse = match self.mode {
             Mode::Log => "null".to_owned(),
             _ => names.of("rehearse"),
@@ -101,7 +99,7 @@ impl Descriptor<'_> {
         }
     }
 
-    /// Whether the target has the function `dlsym`. Only Windows is assumed not to have it.
+    /// Whether the target has `dlsym`, which is assumed except on Windows.
     pub fn has_dlsym(&self) -> bool {
         !self.triple.contains("windows")
     }
@@ -111,9 +109,9 @@ impl Descriptor<'_> {
     }
 
     /// Writes the ELF note by which a runtime that is loaded later finds the descriptor. The note
-    /// contains the distance from the note's own content to the descriptor, so that the dynamic
-    /// linker has nothing to relocate. The constructor refers to the note; otherwise an optimiser
-    /// would remove it.
+    /// contains the distance from its content to the descriptor, so that the dynamic linker has
+    /// nothing to relocate. Without the constructor's reference to the note, an optimiser would
+    /// remove it.
     fn note(&self, out: &mut String) {
         let (note, descriptor) = (self.names.of("note"), self.names.of("module"));
         let (name, kind) = (abi::loops::NOTE_NAME.to_bytes_with_nul(), abi::loops::NOTE_TYPE);
@@ -135,10 +133,9 @@ impl Descriptor<'_> {
         );
     }
 
-    /// Writes two functions that register the module once: an internal function, and an exported
-    /// function for loaders that run no constructors. The constructor does not call the exported
-    /// function, because if two copies of a module are loaded, the constructors of both would call
-    /// the same function.
+    /// Writes two functions that register the module once: an internal one, and an exported one for
+    /// loaders that run no constructors. The constructor does not call the exported one: if two
+    /// copies of a module are loaded, both would call the same function.
     fn attach(&self, out: &mut String) {
         let names = self.names;
         let (attach, registered) = (names.of("attach"), names.of("registered"));
@@ -176,7 +173,6 @@ done:
         );
     }
 
-    /// Writes the constructor and the destructor.
     fn start(&self, module: &Module, out: &mut String) {
         let names = self.names;
         let (once, descriptor) = (names.of("once"), names.of("module"));
@@ -255,7 +251,7 @@ done:
         );
     }
 
-    /// Writes the function that runs empty hits on an entry that its caller passes.
+    /// Writes the function that runs empty hits on its caller's entry.
     fn rehearse(&self, writer: &mut Writer) {
         writer.restart();
         let hook = Hook::default();
@@ -281,9 +277,8 @@ start:
 }
 
 impl Names {
-    /// Adds the instrumentation's constructor and destructor to the module's lists. If the module
-    /// has such a list, an entry in `edits` extends it. Otherwise, a new list is written to `out`,
-    /// the text that will follow the module.
+    /// Adds our constructor and destructor to the module's lists: to an existing list by an entry
+    /// in `edits`, or else by a new list in `out`, the text after the module.
     pub fn constructors(
         &self,
         text: &[u8],

@@ -1,16 +1,14 @@
-//! Computes the dominators of a control-flow graph, by Lengauer and Tarjan's algorithm with path
-//! compression (TOPLAS 1979): O(m log n) on every graph. The iterative algorithm of Cooper, Harvey
-//! and Kennedy is shorter, but it is quadratic in deep nests of loops, and a text may have nests of
-//! any depth.
+//! Computes dominators by Lengauer and Tarjan's algorithm with path compression (TOPLAS 1979), in
+//! O(m log n). The iterative algorithm of Cooper, Harvey and Kennedy is shorter, but it is
+//! quadratic in deep nests of loops, which a text may have.
 
-/// Stands for a node that does not exist.
+/// Stands for a missing node, block or loop.
 pub const NONE: u32 = u32::MAX;
 
 /// A directed graph: the successors of node `i` are `targets[starts[i]..starts[i + 1]]`.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
-    /// For each node, the index of its first successor in `targets`; at the end, the length of
-    /// `targets`.
+    /// For each node, the index of its first successor; at the end, the length of `targets`.
     pub starts: Vec<u32>,
     /// The successors of all nodes.
     pub targets: Vec<u32>,
@@ -58,13 +56,11 @@ impl Graph {
 /// The dominator tree of the nodes that node 0 reaches.
 #[derive(Clone, Debug, Default)]
 pub struct Dominators {
-    /// The immediate dominator of each node; [`NONE`] for node 0 and for nodes that node 0 does not
-    /// reach.
+    /// The immediate dominator; [`NONE`] for node 0 and for unreached nodes.
     pub idom: Vec<u32>,
-    /// Nodes in the order in which a depth-first search finds them, parents before children.
+    /// Nodes in the order of a depth-first search, parents before children.
     pub order: Vec<u32>,
-    /// The time at which a walk over the dominator tree enters each node, and the time at which it
-    /// leaves the node. Both are 0 if node 0 does not reach the node.
+    /// When a walk over the dominator tree enters and leaves each node; 0 for unreached nodes.
     spans: Vec<(u32, u32)>,
     /// Nodes of the dominator tree, children before parents.
     pub postorder: Vec<u32>,
@@ -79,8 +75,7 @@ impl Dominators {
         for (i, node) in order.iter().enumerate() {
             number[*node as usize] = i as u32;
         }
-        // The following arrays are indexed by a node's number in the depth-first search, so a node
-        // with a smaller index was found earlier.
+        // The following arrays are indexed by a node's number in the depth-first search.
         let mut semi: Vec<u32> = (0..order.len() as u32).collect();
         let mut idom = vec![0_u32; order.len()];
         let mut forest = Forest::new(order.len());
@@ -132,8 +127,8 @@ impl Dominators {
     }
 }
 
-/// Returns the nodes in the order of a depth-first search from node 0, and the number of each
-/// node's parent.
+/// Returns the nodes in the order of a depth-first search, and each node's parent as a number in
+/// this order.
 fn depth_first(graph: &Graph) -> (Vec<u32>, Vec<u32>) {
     let mut order = Vec::new();
     let mut parent = Vec::new();
@@ -141,7 +136,7 @@ fn depth_first(graph: &Graph) -> (Vec<u32>, Vec<u32>) {
         return (order, parent);
     }
     let mut seen = vec![false; graph.len()];
-    // Each element is a node, its number, and the index of its next successor.
+    // Node, its number, index of its next successor.
     let mut stack = vec![(0_u32, 0_u32, 0_usize)];
     seen[0] = true;
     order.push(0);
@@ -162,7 +157,7 @@ fn depth_first(graph: &Graph) -> (Vec<u32>, Vec<u32>) {
     (order, parent)
 }
 
-/// The forest of the nodes that the algorithm has already processed, with compressed paths.
+/// The processed nodes, with compressed paths.
 struct Forest {
     ancestor: Vec<u32>,
     label: Vec<u32>,
@@ -196,12 +191,11 @@ impl Forest {
     }
 }
 
-/// Walks over the dominator tree. Returns the times at which each node is entered and left, and the
-/// nodes in the order of leaving.
+/// Walks over the dominator tree. Returns when each node is entered and left, and the nodes in the
+/// order of leaving.
 fn walk(order: &[u32], idom: &[u32], n: usize) -> (Vec<(u32, u32)>, Vec<u32>) {
     let mut spans = vec![(0_u32, 0_u32); n];
-    // Linked lists of children: `first` has a node's first child, `next` the next child of the same
-    // parent.
+    // Linked lists of children: the first child, and the next child of the same parent.
     let mut first = vec![NONE; n];
     let mut next = vec![NONE; n];
     for node in order.iter().skip(1).rev() {
@@ -248,8 +242,7 @@ mod tests {
         Graph { starts, targets }
     }
 
-    /// Decides by the definition: `above` dominates `node` if every path from node 0 passes through
-    /// `above`.
+    /// By the definition: without `above`, node 0 does not reach `node`.
     fn by_definition(graph: &Graph, above: u32, node: u32) -> bool {
         let mut seen = vec![false; graph.len()];
         let mut stack = if above == 0 { vec![] } else { vec![0] };

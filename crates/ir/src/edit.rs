@@ -1,13 +1,12 @@
-//! Collects changes to a text. Each change replaces a piece of the text, which is given by its
-//! offsets.
+//! Collects changes to a text.
 
 use crate::scan::Span;
 
-/// Changes to a text. The pieces that they replace do not overlap. Texts that are inserted at the
-/// same offset stay in the order in which they were added.
+/// Changes that do not overlap. Texts that are inserted at the same offset stay in the order in
+/// which they were added.
 #[derive(Debug, Default)]
 pub struct Edits {
-    /// For each change: the piece that is replaced, and the range of `arena` with the new text.
+    /// The piece that is replaced, and the range of `arena` with the new text.
     all: Vec<(Span, usize, usize)>,
     arena: String,
 }
@@ -25,8 +24,8 @@ impl Edits {
         self.replace(Span { start: at, end: at }, what);
     }
 
-    /// Appends the text between two offsets to `out`, with all changes made, and forgets the
-    /// changes. All changes must lie between these offsets.
+    /// Appends the text between two offsets to `out`, with the changes made, and forgets the
+    /// changes. They must lie between these offsets.
     pub fn apply(&mut self, text: &[u8], within: Span, out: &mut Vec<u8>) {
         self.all.sort_by_key(|(span, from, _)| (span.start, span.end, *from));
         let mut at = within.start;

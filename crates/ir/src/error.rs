@@ -1,8 +1,8 @@
-//! Defines the reasons why a text (of LLVM IR or MLIR) is not instrumented.
+//! Why a text is not instrumented.
 
 use crate::table::TableError;
 
-/// The reason why a text is not instrumented.
+/// Why a text is not instrumented.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IrError {

@@ -1,5 +1,4 @@
-//! Reads the body of a function as blocks: where each block begins, its phi nodes, its terminator
-//! and the edges that leave it.
+//! Reads the body of a function as blocks.
 
 use std::collections::HashMap;
 
@@ -8,17 +7,17 @@ use crate::error::IrError;
 use crate::module::Definition;
 use crate::scan::{Cursor, Place, Span, Token, Tokens, find, is_plain, name, plain_end};
 
-/// The kind of instruction that ends a block.
+/// The instruction that ends a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Terminator {
-    /// The kind is not known.
+    /// Not known.
     #[default]
     None,
-    /// `br`, `switch`, `invoke`, `callbr` and other instructions whose labels can be replaced.
+    /// `br`, `switch`, `invoke`, `callbr` and others whose labels can be replaced.
     Jump,
     /// `ret`.
     Return,
-    /// `indirectbr`: its targets are addresses of blocks.
+    /// `indirectbr`, whose targets are addresses of blocks.
     Indirect,
     /// `resume` and `unreachable`.
     Leave,
@@ -29,65 +28,61 @@ pub enum Terminator {
 /// A basic block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Block {
-    /// The block's label as it is in the text, without the colon. It is empty for an entry block
-    /// without a label.
+    /// The label in the text, without the colon. It is empty for an entry block without a label.
     pub label: Span,
-    /// The text from after the label to the end of the block's last statement.
+    /// From after the label to the end of the last statement.
     pub text: Span,
-    /// The first and the last line of the block, from 1.
+    /// First and last line, from 1.
     pub lines: [u32; 2],
-    /// The block's phi nodes: a range of [`Body::phis`].
+    /// A range of [`Body::phis`].
     pub phis: (u32, u32),
-    /// Whether an exception enters this block (it begins with `landingpad` or a similar
-    /// instruction).
+    /// Whether an exception enters this block.
     pub pad: bool,
     pub end: Terminator,
     /// The statement that ends the block.
     pub terminator: Span,
-    /// Offset of the call that must stay directly before the `ret`, if there is one.
+    /// Offset of the call that must stay directly before the `ret`, if any.
     pub last_call: Option<u32>,
-    /// The edges that leave the block: a range of [`Body::edges`].
+    /// A range of [`Body::edges`].
     pub edges: (u32, u32),
 }
 
-/// An edge from a block to another.
+/// An edge between blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Edge {
-    /// Index of the target block.
+    /// Index of the target.
     pub to: u32,
-    /// The operand that names the target, with its `%`.
+    /// The operand for the target, with its `%`.
     pub operand: Span,
 }
 
 /// A call, an `invoke` or a `callbr`.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// The call's statement.
+    /// The statement.
     pub text: Span,
 }
 
-/// The blocks of a function. One `Body` is used for function after function, so that its memory is
-/// reused.
+/// The blocks of a function. A `Body` is used again for the next function, because of its memory.
 #[derive(Debug, Default)]
 pub struct Body {
-    /// Blocks, in the order of the text; the first is the entry.
+    /// In the order of the text; the first is the entry.
     pub blocks: Vec<Block>,
-    /// Phi nodes of all blocks.
+    /// Of all blocks.
     pub phis: Vec<Span>,
-    /// Edges of all blocks.
+    /// Of all blocks.
     pub edges: Vec<Edge>,
-    /// The calls of all blocks.
+    /// Of all blocks.
     pub calls: Vec<Call>,
-    /// LLVM's directives about the order in which values are used (`uselistorder`). They are
-    /// removed, because they would be wrong after a change.
+    /// LLVM's directives about the order of uses (`uselistorder`). They are removed, because they
+    /// would be wrong after a change.
     pub use_orders: Vec<Span>,
-    /// Offset after the last `alloca` of constant size in the entry block, or the start of that
-    /// block.
+    /// Offset after the last `alloca` of constant size in the entry block, or that block's start.
     pub entry: u32,
-    /// Whether the module declares `@llvm.experimental.deoptimize`. Calls of that function must
-    /// stay before `ret`.
+    /// Whether the module declares `@llvm.experimental.deoptimize`, whose calls must stay before
+    /// `ret`.
     pub deoptimizes: bool,
-    /// The reason why the function is left unchanged, if there is one.
+    /// Why the function is left unchanged, if it is.
     pub strange: Option<String>,
 }
 
@@ -124,7 +119,7 @@ impl Body {
                 open = true;
                 let index = self.blocks.len() as u32 - 1;
                 let key = match label.of(text) {
-                    // A quoted name.
+                    // Quoted.
                     [b'"', ..] => name(label.of(text)),
                     bare => bare,
                 };
@@ -193,8 +188,8 @@ impl Body {
         });
     }
 
-    /// Ends a block. `open` says that the block's last statement is not a known terminator. Then
-    /// the function is left unchanged, and `strange` stores the reason.
+    /// Ends a block. If it is `open`, its last statement is not a known terminator, and the
+    /// function is left unchanged.
     fn end_block(&mut self, open: bool) {
         if open {
             self.strange(|| "a block does not end with a known terminator".to_owned());
@@ -261,9 +256,9 @@ impl Body {
         false
     }
 
-    /// Finds the targets of all terminators. The error is the line and the defect of a malformed
-    /// terminator. The instrumenter refuses such a text, because no compiler would read it, and a
-    /// hook on a wrong edge would count wrongly.
+    /// Finds the targets of the terminators. The error is the line and the defect of a malformed
+    /// one. Such a text is refused, because no compiler would read it, and a hook on a wrong edge
+    /// would count wrongly.
     fn resolve<'a>(
         &mut self,
         text: &'a [u8],
@@ -315,8 +310,7 @@ impl Body {
         &self.phis[from as usize..to as usize]
     }
 
-    /// Returns the control-flow graph. If a block has two edges to the same target, both are in the
-    /// graph.
+    /// Returns the control-flow graph. Two edges between the same blocks are both in it.
     pub fn graph(&self) -> Graph {
         let mut starts = Vec::with_capacity(self.blocks.len() + 1);
         starts.extend(self.blocks.iter().map(|block| block.edges.0));
@@ -334,7 +328,7 @@ fn expected_targets(text: &[u8], terminator: Span) -> std::ops::RangeInclusive<u
             if plain { 1..=1 } else { 2..=2 }
         }
         b"invoke" => 2..=2,
-        // The default target is before the list of the other targets.
+        // The default target comes before the list.
         b"switch" => {
             let mut before =
                 Tokens::new(text, terminator).take_while(|(t, _)| *t != Token::Mark(b'['));
@@ -345,7 +339,7 @@ fn expected_targets(text: &[u8], terminator: Span) -> std::ops::RangeInclusive<u
     }
 }
 
-/// Returns a name in the form that messages use.
+/// Returns a name for messages.
 pub fn show(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
@@ -381,7 +375,7 @@ fn mentions(text: &[u8], needle: &[u8]) -> bool {
     text.windows(needle.len()).any(|window| window == needle)
 }
 
-/// Whether an `alloca` has a constant size: it has no number of elements, or a constant one.
+/// Whether an `alloca` has no number of elements, or a constant one.
 fn is_static(text: &[u8], statement: Span, op: Span) -> bool {
     let rest = Span { start: op.end, end: statement.end };
     let mut depth = 0_u32;
@@ -391,7 +385,7 @@ fn is_static(text: &[u8], statement: Span, op: Span) -> bool {
             Token::Mark(b'(' | b'[' | b'{' | b'<') => depth += 1,
             Token::Mark(b')' | b']' | b'}' | b'>') => depth = depth.saturating_sub(1),
             Token::Mark(b',') if depth == 0 => after_comma = true,
-            // The type may be a name; the number of elements follows a comma.
+            // A name before the comma is the type.
             Token::Local if after_comma && depth == 0 => return false,
             _ => {}
         }

@@ -1,18 +1,18 @@
-//! Helps to find out whether the first block of a loop works (does a part of the loop's work), or
-//! only decides whether the loop continues; `iterations.rs` has the whole rule. If a block only decides (`while (i < n)`), its last run is
-//! not an iteration; if it also works, its last run is one.
+//! Helps to find out whether the first block of a loop works, or only decides whether the loop
+//! continues (`while (i < n)`). If it works, its last run is an iteration, too; `iterations.rs` has
+//! the whole rule.
 //!
-//! A block works if its effect can be seen after the loop has ended: it stores, calls a function,
-//! or computes a value that each iteration passes to the next one and that is used after the loop,
-//! such as a sum. A variable that only changes by a constant is not such a value. For example, the
-//! first block of `while (i++ < n)` changes `i`, but it only decides.
+//! A block works if its effect can be seen after the loop: it stores, calls a function, or computes
+//! a value such as a sum, which each iteration passes on and which is used after the loop. A
+//! variable that changes by a constant is not such a value: the first block of `while (i++ < n)`
+//! only decides.
 
 use std::collections::HashMap;
 
 use crate::function::Body;
 use crate::scan::{Span, Token, Tokens};
 
-/// The names of LLVM's intrinsics that write memory, without `llvm.`.
+/// LLVM's intrinsics that write memory, without `llvm.`.
 const WRITING: [&[u8]; 7] = [
     b"memcpy",
     b"memmove",
@@ -35,7 +35,7 @@ pub fn statement(line: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether one of the statements of a block stores or calls.
+/// Whether a statement of a block stores or calls.
 pub fn stores_or_calls(block: &[u8]) -> bool {
     block.split(|b| *b == b'\n').any(|line| {
         let statement = statement(line);
@@ -46,8 +46,8 @@ pub fn stores_or_calls(block: &[u8]) -> bool {
         if !begins(&[b"call ", b"tail call ", b"musttail call ", b"notail call "]) {
             return false;
         }
-        // The first global name is the name of the called function. Calls of assembly and of
-        // pointers have no global name.
+        // The first global name is the called function. Calls of assembly and of pointers have
+        // none.
         let called = statement.iter().position(|b| *b == b'@').map(|at| &statement[at + 1..]);
         match called.and_then(|name| name.strip_prefix(b"llvm.")) {
             Some(intrinsic) => WRITING.iter().any(|name| intrinsic.starts_with(name)),
@@ -56,7 +56,7 @@ pub fn stores_or_calls(block: &[u8]) -> bool {
     })
 }
 
-/// For each local value (`%name`), the blocks in which it is used or defined.
+/// The blocks in which each local value (`%name`) is used or defined.
 #[derive(Debug)]
 pub struct Uses<'a> {
     blocks: HashMap<&'a [u8], Vec<u32>>,
@@ -79,14 +79,13 @@ impl<'a> Uses<'a> {
         Self { blocks }
     }
 
-    /// Returns the blocks in which a value is used or defined: each block once, in the order of the
-    /// text. The value's name includes `%`.
+    /// Returns the blocks of a value, each once, in the order of the text. Its name includes `%`.
     pub fn blocks(&self, value: &[u8]) -> &[u32] {
         self.blocks.get(value).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Returns the line of a block that defines a value, without the name and ` = `.
+/// Returns the statement of a block that defines a value, without the name and ` = `.
 pub fn definition<'a>(text: &'a [u8], block: Span, value: &[u8]) -> Option<&'a [u8]> {
     let lines = block.of(text).split(|b| *b == b'\n');
     lines

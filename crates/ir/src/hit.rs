@@ -1,35 +1,32 @@
-//! Defines the code that runs when a hit (a call of a function, or an execution of a loop) begins
-//! and ends, for both languages in which hooks are written: [`crate::hooks`] prints LLVM IR, and
-//! [`crate::mlir`] the `llvm` dialect. `loops.h` explains what each number of an entry (the counts
-//! of one function or loop) means.
+//! The code that runs when a hit (a call of a function, or an execution of a loop) begins and ends,
+//! for both languages of hooks: [`crate::hooks`] prints LLVM IR, and [`crate::mlir`] the `llvm`
+//! dialect. `loops.h` explains the numbers of an entry.
 //!
-//! Values and addresses are passed as their names in the text. Numbers have 64 bits.
+//! Values and addresses are names in the text. Numbers have 64 bits.
 
 use std::mem::offset_of;
 
 use abi::loops::{Entry, Mode, Module, Trips};
 
-/// Prints single operations. A method that prints an operation with a result returns the name of
-/// the result.
+/// Prints single operations, and returns the names of their results.
 pub trait Print {
     /// Computes the address of a field.
     fn at(&mut self, pointer: &str, offset: usize) -> String;
-    /// Reads a word of an entry in a single access.
+    /// Reads a word of an entry in one access.
     fn load(&mut self, address: &str) -> String;
-    /// Writes a word of an entry in a single access.
+    /// Writes a word of an entry in one access.
     fn store(&mut self, value: &str, address: &str);
-    /// Reads a pointer of an entry in a single access.
+    /// Reads a pointer of an entry in one access.
     fn load_pointer(&mut self, address: &str) -> String;
     /// Reads a word that no other code changes.
     fn load_constant(&mut self, address: &str) -> String;
-    /// Reads a field of the descriptor that has 32 bits.
+    /// Reads a 32-bit field of the descriptor.
     fn setting(&mut self, offset: usize) -> String;
     /// Returns a number as an operand.
     fn number(&mut self, number: u64) -> String;
-    /// Computes a binary operation (an addition, a shift and so on). `op` is the name of LLVM's
-    /// instruction.
+    /// Computes a binary operation. `op` is the name of LLVM's instruction.
     fn binary(&mut self, op: &str, a: &str, b: &str) -> String;
-    /// Compares two numbers. `how` is LLVM's name of the condition.
+    /// Compares two numbers. `how` is LLVM's condition.
     fn compare(&mut self, how: &str, a: &str, b: &str) -> String;
     /// Returns `a` if the condition holds, and `b` otherwise.
     fn select(&mut self, condition: &str, a: &str, b: &str) -> String;
@@ -37,9 +34,9 @@ pub trait Print {
     fn flag(&mut self, condition: &str) -> String;
     /// Computes the condition that a pointer is not null.
     fn is_there(&mut self, pointer: &str) -> String;
-    /// Computes the square of a number, and returns its low and its high word.
+    /// Computes the low and the high word of a number's square.
     fn square(&mut self, number: &str) -> [String; 2];
-    /// Computes the number of leading zeros; 64 for 0.
+    /// Computes the leading zeros; 64 for 0.
     fn leading_zeros(&mut self, number: &str) -> String;
     /// Computes the address of a word in an array.
     fn element(&mut self, array: &str, index: &str) -> String;
@@ -47,13 +44,13 @@ pub trait Print {
     fn new_block(&mut self) -> String;
     /// Begins a block.
     fn label(&mut self, block: String);
-    /// Prints a branch. `rare` says whether the branch to `then` is rarely taken (true) or nearly
-    /// always taken (false), if it is known.
+    /// Prints a branch. `rare` says whether `then` is rarely taken (true) or nearly always taken
+    /// (false), if that is known.
     fn branch(&mut self, condition: &str, then: &str, otherwise: &str, rare: Option<bool>);
-    /// Jumps to this block, begins it and continues in it.
+    /// Jumps to this block and begins it.
     fn join(&mut self, block: String);
 
-    /// Adds to a field of an entry, and returns its old and its new value.
+    /// Adds to a field of an entry. Returns its old and its new value.
     fn add(&mut self, entry: &str, offset: usize, value: &str) -> (String, String) {
         let address = self.at(entry, offset);
         let old = self.load(&address);
@@ -62,14 +59,13 @@ pub trait Print {
         (old, new)
     }
 
-    /// Adds 1 to a field of an entry, and returns its old and its new value.
+    /// Adds 1 to a field of an entry. Returns its old and its new value.
     fn count(&mut self, entry: &str, offset: usize) -> (String, String) {
         let one = self.number(1);
         self.add(entry, offset, &one)
     }
 
-    /// Replaces the number in a field by `new` if the comparison `how` of `new` with this number is
-    /// true.
+    /// Replaces the number in a field by `new` if `new` compares to it as `how` says.
     fn better(&mut self, how: &str, new: &str, pointer: &str, offset: usize) {
         let address = self.at(pointer, offset);
         let old = self.load(&address);
@@ -78,8 +74,7 @@ pub trait Print {
         self.store(&value, &address);
     }
 
-    /// In mode sampled, chooses the next hit that is timed. `next` is the address of that hit's
-    /// number.
+    /// In mode sampled, chooses the next timed hit. `next` is the address of that hit's number.
     fn draw(&mut self, entry: &str, hits: &str, next: &str) {
         let (begun, _) = self.count(entry, offset_of!(Entry, begun));
         let first = self.setting(offset_of!(Module, first));
@@ -119,7 +114,7 @@ pub trait Print {
         self.store(&due, next);
     }
 
-    /// Adds the time of a timed hit that has ended to the hit's entry.
+    /// Adds the time of a timed hit to its entry.
     fn book(&mut self, entry: &str, ticks: &str, mode: Mode) {
         self.count(entry, offset_of!(Entry, ended));
         self.add(entry, offset_of!(Entry, ticks), ticks);
@@ -130,8 +125,7 @@ pub trait Print {
         let carry = self.flag(&over);
         let high = self.binary("add", &high, &carry);
         self.add(entry, squares + 8, &high);
-        // In mode sampled, the longest time is in the field that mode timed uses for the children's
-        // time.
+        // In mode sampled, this field has the longest time.
         if mode == Mode::Sampled {
             self.better("ugt", ticks, entry, offset_of!(Entry, child_ticks));
         }
@@ -146,9 +140,9 @@ pub trait Print {
         }
     }
 
-    /// Adds the iterations of a hit to the entry's statistics (least, most, histogram), if the
-    /// entry has a pointer to such statistics. `sum` is the number of iterations of all hits. The
-    /// only branch tests this pointer, so an entry without statistics costs a load and a test.
+    /// Adds the iterations of a hit to the entry's statistics, if the entry points to some. `sum`
+    /// is the number of iterations of all hits. An entry without statistics costs a load and a
+    /// test.
     fn trip(&mut self, entry: &str, iterations: &str, sum: &str, mode: Mode) {
         let address = self.at(entry, offset_of!(Entry, trips));
         let trips = self.load_pointer(&address);

@@ -1,10 +1,9 @@
-//! Writes the code of hooks, which run when a function or loop begins and ends. `loops.h` explains
-//! what each number means, and `docs/loops.md` what each mode does.
+//! Writes the code of hooks. `loops.h` explains the numbers, and `docs/loops.md` the modes.
 //!
-//! An entry contains the numbers of one function or loop on one thread. Every number is read and
-//! written with a monotonic atomic access, which is an ordinary load or store in machine code.
-//! Other threads that read a number at the same time never see half of a new value. The optimiser
-//! also cannot join the increments of two calls that it has inlined.
+//! An entry contains the numbers of one function or loop on one thread. They are read and written
+//! with monotonic atomic accesses, which are ordinary loads and stores in machine code. Other
+//! threads never see half of a new value, and the optimiser cannot join the increments of two calls
+//! that it has inlined.
 
 use std::fmt::Write;
 use std::mem::offset_of;
@@ -15,7 +14,7 @@ use crate::hit::Print;
 
 const ENTRY_BYTES: u64 = size_of::<Entry>() as u64;
 
-/// The instruction that reads the time stamp of a target.
+/// The instruction that reads the time stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// `rdtsc`.
@@ -37,7 +36,7 @@ impl Clock {
         }
     }
 
-    /// Returns the call that reads the clock, without the name of its result.
+    /// Returns the call that reads the clock, without a result's name.
     fn read(self) -> &'static str {
         match self {
             Self::X86 => "call i64 @llvm.readcyclecounter()",
@@ -46,55 +45,52 @@ impl Clock {
     }
 }
 
-/// A function or loop that has an id, with the data that its hooks need.
+/// What the hooks of a function or loop need.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hook {
     pub id: u32,
-    /// Whether counters may be read. They may be read for a function, and for a loop of depth 0 or
-    /// 1.
+    /// Whether counters may be read: for a function, and for a loop of depth 0 or 1.
     pub counters: bool,
-    /// Mode timed: whether the hook has a slot (a word of the stack) to which the loops inside add
+    /// Mode timed: whether there is a slot (a word of the stack) to which the loops inside add
     /// their times.
     pub slot: bool,
-    /// Mode timed: the id of the function or loop around this one, to whose slot the hook adds its
-    /// time.
+    /// Mode timed: the id of the function or loop around this one, to whose slot it adds its time.
     pub parent: Option<u32>,
 }
 
-/// The name of the pointer to the calling thread's table.
+/// The pointer to the calling thread's table.
 pub const TABLE: &str = "%cpt.table";
 
 /// Writes hooks into the text of one function.
 #[derive(Debug)]
 pub struct Writer {
-    /// The text that has been written so far.
+    /// The text so far.
     pub out: String,
-    /// The block that is being written, without `%`.
+    /// The current block, without `%`.
     pub block: String,
-    /// The next number for a new name.
     next: u32,
     mode: Mode,
     clock: Clock,
-    /// The name of the descriptor, with `@`.
+    /// The descriptor's name, with `@`.
     descriptor: String,
-    /// The metadata nodes for a branch that is rarely taken, and for a branch that is nearly always
+    /// The metadata nodes for a branch that is rarely taken, and for one that is nearly always
     /// taken.
     weights: [u32; 2],
 }
 
-/// A value that is kept from the start of a hit to its end.
+/// A value that a hit keeps from its start to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// The time stamp; 0 if the hit is not timed.
     Stamp,
-    /// The value that `begin` of the descriptor returned.
+    /// What `begin` of the descriptor returned.
     Count,
-    /// The `end` function to call; null if `begin` was not called.
+    /// The `end` function to call; null without a call of `begin`.
     End,
 }
 
 impl Kept {
-    /// Returns the values that a hook keeps from start to end in a mode.
+    /// Returns the values that a hook keeps in a mode.
     pub fn of(mode: Mode, hook: &Hook) -> &'static [Self] {
         match mode {
             Mode::Count | Mode::Log => &[],
@@ -103,17 +99,17 @@ impl Kept {
         }
     }
 
-    /// Returns the type of the kept value.
+    /// Returns the value's type.
     pub fn kind(self) -> &'static str {
         if self == Self::End { "ptr" } else { "i64" }
     }
 
-    /// Returns the constant that means that there is no value.
+    /// Returns the constant for no value.
     pub fn nothing(self) -> &'static str {
         if self == Self::End { "null" } else { "0" }
     }
 
-    /// Returns the letter for this value in names.
+    /// Returns the value's letter in names.
     pub fn letter(self) -> char {
         match self {
             Self::Stamp => 't',
@@ -122,8 +118,8 @@ impl Kept {
         }
     }
 
-    /// Returns the name of the kept value for an id, with `%`. `copy` is the number of an edge into
-    /// the loop, if there are several such edges.
+    /// Returns the name of the value for an id, with `%`. `copy` is the number of an edge into the
+    /// loop, if there are several.
     pub fn name(self, id: u32, copy: Option<u32>) -> String {
         match copy {
             None => format!("%cpt.{}{id}", self.letter()),
@@ -132,14 +128,13 @@ impl Kept {
     }
 }
 
-/// Returns the name of the slot of a parent in mode timed.
+/// Returns the name of a parent's slot in mode timed.
 pub fn slot(id: u32) -> String {
     format!("%cpt.s{id}")
 }
 
 impl Writer {
-    /// Makes a writer of hooks in this mode. `weights` are the two metadata nodes of branch
-    /// weights.
+    /// Makes a writer. `weights` are the two metadata nodes of branch weights.
     pub fn new(mode: Mode, clock: Clock, descriptor: String, weights: [u32; 2]) -> Self {
         let (out, block) = (String::new(), String::new());
         Self { out, block, next: 0, mode, clock, descriptor, weights }
@@ -165,22 +160,22 @@ impl Writer {
         let _ = writeln!(self.out, "  {statement}");
     }
 
-    /// Adds a statement with a new name for the result of `code`, and returns the name.
+    /// Adds a statement with a new name for its result, and returns the name.
     pub fn value(&mut self, code: std::fmt::Arguments) -> String {
         let name = format!("%cpt.v{}", self.fresh());
         let _ = writeln!(self.out, "  {name} = {code}");
         name
     }
 
-    /// Reads a field of the descriptor that is a pointer.
+    /// Reads a pointer of the descriptor.
     pub fn pointer(&mut self, offset: usize, order: &str) -> String {
         let descriptor = self.descriptor.clone();
         let address = self.at(&descriptor, offset);
         self.value(format_args!("load atomic ptr, ptr {address} {order}, align 8"))
     }
 
-    /// Begins a block that runs only if the thread has a table of entries. Returns the name of the
-    /// block in which both paths join.
+    /// Begins a block that runs if the thread has a table. Returns the block in which both paths
+    /// join.
     fn if_table(&mut self) -> String {
         let there = self.is_there(TABLE);
         let (on, join) = (self.new_block(), self.new_block());
@@ -189,9 +184,8 @@ impl Writer {
         join
     }
 
-    /// Writes the code at the start of a function that asks the runtime for the calling thread's
-    /// table. The written text begins in the function's entry block, and ends in a block with a
-    /// name.
+    /// Writes the start of a function: asks the runtime for the calling thread's table. The text
+    /// begins in the entry block, and ends in a named block.
     pub fn enter(&mut self) {
         self.join("cpt.start".to_owned());
         let enter = self.pointer(offset_of!(Module, enter), "acquire");
@@ -204,7 +198,7 @@ impl Writer {
         self.line(format_args!("{TABLE} = phi ptr [ null, %cpt.start ], [ {table}, %cpt.ask ]"));
     }
 
-    /// Writes the start of a hit. The kept values have the names of [`Kept::name`].
+    /// Writes the start of a hit, whose values have the names of [`Kept::name`].
     pub fn begin(&mut self, hook: &Hook, copy: Option<u32>) {
         let from = self.block.clone();
         let join = self.if_table();
@@ -214,8 +208,8 @@ impl Writer {
         self.begin_at(&entry, hook, copy, join, from);
     }
 
-    /// Writes the start of a hit that is counted in the entry at address `entry`. `from` is a block
-    /// that jumps directly to `join`.
+    /// Writes the start of a hit in the entry at address `entry`. `from` is a block that jumps
+    /// directly to `join`.
     pub fn begin_at(
         &mut self,
         entry: &str,
@@ -269,8 +263,8 @@ impl Writer {
         }
     }
 
-    /// Writes code that reads the counters, if the runtime wants them, and then the clock. Returns
-    /// the values to keep.
+    /// Reads the counters, if the runtime wants them, and then the clock. Returns the values to
+    /// keep.
     fn start(&mut self, entry: &str, hook: &Hook) -> Vec<String> {
         let mut counted = Vec::new();
         if hook.counters {
@@ -297,7 +291,7 @@ impl Writer {
         values
     }
 
-    /// Writes the end of a hit; `iterations` is a value of type `i64` that was computed before.
+    /// Writes the end of a hit. `iterations` is a value of type `i64`.
     pub fn end(&mut self, hook: &Hook, iterations: Option<&str>) {
         let offset = u64::from(hook.id) * ENTRY_BYTES;
         let entry = format!("getelementptr inbounds i8, ptr {TABLE}, i64 {offset}");
@@ -336,7 +330,7 @@ impl Writer {
         }
     }
 
-    /// Writes the code that adds a timed hit, which ends at time `now`, to its entry.
+    /// Adds a timed hit, which ends at time `now`, to its entry.
     pub fn end_at(&mut self, entry: &str, hook: &Hook, now: &str, iterations: Option<&str>) {
         let stamp = Kept::Stamp.name(hook.id, None);
         let ticks = self.value(format_args!("sub i64 {now}, {stamp}"));
@@ -368,13 +362,12 @@ impl Writer {
         }
     }
 
-    /// Writes the start and the end of an empty hit that is counted in the entry at address
-    /// `entry`, in a function that has no table. The text after it begins in the block `after`.
+    /// Writes an empty hit in the entry at address `entry`, in a function without a table. The next
+    /// text begins in the block `after`.
     pub fn rehearse(&mut self, entry: &str, hook: &Hook, after: &str) {
         let from = self.block.clone();
         let join = self.new_block();
-        // A real hit tests whether its table is null, so the rehearsal tests `entry` instead, at
-        // the same cost.
+        // A real hit tests its table. This test costs the same.
         let there = self.is_there(entry);
         let on = self.new_block();
         self.branch(&there, &on, &join, Some(false));

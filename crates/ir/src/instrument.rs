@@ -1,5 +1,4 @@
-//! Instruments a whole module of LLVM IR: reads it, chooses functions and loops, numbers them,
-//! inserts hooks, and puts the pieces together.
+//! Instruments a whole module of LLVM IR.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -28,9 +27,9 @@ use crate::twice::{self, Twice};
 #[derive(Clone, Debug)]
 pub struct Instrumented {
     pub text: Vec<u8>,
-    /// The side table: the function or loop of each id.
+    /// The function or loop of each id.
     pub table: SideTable,
-    /// The table as it is embedded in the text.
+    /// The table as embedded in the text.
     pub json: String,
     pub counts: Counts,
 }
@@ -38,17 +37,17 @@ pub struct Instrumented {
 /// Numbers of functions and loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Functions with bodies.
+    /// Those with bodies.
     pub functions: usize,
-    /// Loops in all functions that were analysed.
+    /// Those in analysed functions.
     pub loops: usize,
-    /// Functions that have an id.
+    /// Those with an id.
     pub instrumented_functions: usize,
-    /// Loops that have an id.
+    /// Those with an id.
     pub instrumented_loops: usize,
-    /// Loops that the options leave out.
+    /// Those that the options leave out.
     pub left_loops: usize,
-    /// Functions that the filter leaves out.
+    /// Those that the filter leaves out.
     pub left_functions: usize,
 }
 
@@ -57,7 +56,7 @@ pub struct Counts {
 pub struct Analysis {
     /// The function's blocks.
     pub body: Body,
-    /// The function's control-flow graph with reversed edges.
+    /// Its graph with reversed edges.
     pub reversed: Graph,
     /// The function's dominators.
     pub dominators: Dominators,
@@ -66,8 +65,7 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// Reads a function and finds its loops. A function with syntax that the reader does not
-    /// understand gets no loops.
+    /// Reads a function and finds its loops. If its syntax is not understood, it gets no loops.
     pub fn read<'a>(
         &mut self,
         text: &'a [u8],
@@ -88,7 +86,6 @@ impl Analysis {
     }
 }
 
-/// The state while the functions of a module are instrumented.
 struct Run<'a> {
     text: &'a [u8],
     module: &'a Module,
@@ -101,14 +98,12 @@ struct Run<'a> {
     out: Vec<u8>,
     table: SideTable,
     counts: Counts,
-    /// Offset up to which the text has been copied to `out`.
+    /// Up to here, the text was copied to `out`.
     done: u32,
-    /// Changes to the text between functions that have not been made yet, in the order of their
-    /// offsets.
+    /// Changes between functions that were not made yet, in the order of their offsets.
     outside: VecDeque<(Span, String)>,
-    /// The text of new lists of constructors, if the module has none.
+    /// New lists of constructors, if the module has none.
     lists: String,
-    /// Collects the text of functions that have ids.
     kept: Keeper,
 }
 
@@ -120,8 +115,7 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     let triple = module.triple.clone().or_else(|| options.target.map(str::to_owned));
     let triple = triple.filter(|triple| !triple.is_empty()).ok_or(IrError::NoTarget)?;
     let clock = Clock::of(&triple).ok_or_else(|| IrError::Target(triple.clone()))?;
-    // The identity is computed from the input and not from the result, because names in the result
-    // contain it.
+    // The result contains the identity, so it is computed from the input.
     let id = identity(text, options, &triple, &module);
     let names = Names { id: format!("{:032x}", u128::from_be_bytes(id)) };
     let free = module.metadata.len() as u32;
@@ -164,12 +158,11 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     run.finish(&names, id, &triple, weights)
 }
 
-/// The revision of the instrumentation. It must be raised whenever the same text with the same
-/// options gets other ids, other entries in the side table, or other counters of iterations.
-/// Otherwise two different modules would have the same identity.
+/// Must be raised when the same text with the same options gets other ids, another side table, or
+/// other counters of iterations. Otherwise two different modules would have the same identity.
 pub const REVISION: u32 = 2;
 
-/// Computes the identity: a hash of 128 bits of the text and the options.
+/// A hash of the text and the options.
 fn identity(text: &[u8], options: &Options, triple: &str, module: &Module) -> [u8; 16] {
     use twox_hash::XxHash3_128;
     let Options { mode, max_depth, min_height, siblings, functions, source, .. } = options;
@@ -215,7 +208,7 @@ impl Run<'_> {
             for order in &analysis.body.use_orders {
                 self.edits.replace(*order, "");
             }
-            // The new blocks can be large, so they are appended directly and not through `edits`.
+            // The new blocks can be large, so they are appended directly.
             self.flush(definition.body.end);
             self.out.extend_from_slice(self.writer.out.as_bytes());
             self.writer.out.clear();
@@ -223,7 +216,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Copies the text up to an offset to `out`, with its changes.
     fn flush(&mut self, to: u32) {
         if to > self.done {
             let apart = self.outside.iter().position(|(span, _)| span.start >= to);
@@ -241,7 +233,7 @@ impl Run<'_> {
         self.table.skipped.push(Skipped { function, label, why });
     }
 
-    /// Instruments a function, if some part of it is chosen.
+    /// Instruments a function, if a part of it is chosen.
     fn function(
         &mut self,
         definition: &Definition,
@@ -332,7 +324,6 @@ impl Run<'_> {
         show(crate::scan::name(body.blocks[block as usize].label.of(self.text)))
     }
 
-    /// Adds the instrumented functions and loops to the side table.
     fn enter_ids(&mut self, definition: &Definition, name: String, work: &Work) {
         let lines = [definition.line, definition.last_line];
         self.kept.add(self.text, definition.header.start as usize, lines);
@@ -396,7 +387,7 @@ impl Run<'_> {
         }
     }
 
-    /// Adds to the side table, for each id, the loop of the schedule to which the id belongs.
+    /// Adds to the side table the loop of the schedule for each id.
     fn enter_schedule(&mut self, work: &Work, scheduled: &[Option<u32>]) {
         let Some(schedule) = self.options.schedule else { return };
         let place = |lines| TextPlace { language: "tir".to_owned(), lines };
@@ -408,8 +399,7 @@ impl Run<'_> {
             function.get_or_insert(&one.function);
             let entry = &mut self.table.entries[hook.id as usize];
             entry.variable = Some(one.variable.clone());
-            // Line numbers in the debug information of this text stand for loops of the schedule,
-            // so the lines of the source replace them.
+            // Lines in this debug information stand for loops of the schedule.
             (entry.file, entry.line, entry.column) = match &one.source {
                 Some((file, line)) => (Some(file.clone()), Some(*line), None),
                 None => (None, None, None),
@@ -425,7 +415,6 @@ impl Run<'_> {
         entry.places.extend(lines.map(|function| place(function.lines)));
     }
 
-    /// Adds the descriptor and the other new definitions of the module.
     fn finish(
         mut self,
         names: &Names,
@@ -474,7 +463,7 @@ impl Run<'_> {
     }
 }
 
-/// Numbers the function and its chosen loops, starting with `first`.
+/// Numbers the function and its chosen loops, from `first` on.
 pub(crate) fn number_hooks(
     first: u32,
     choice: &Choice,
@@ -510,7 +499,7 @@ pub(crate) fn number_hooks(
     (function, hooks)
 }
 
-/// Returns the reason why a function must not be changed, if its header gives one.
+/// Returns why a function must not be changed, if its header says so.
 fn excluded(text: &[u8], definition: &Definition, module: &Module) -> Option<&'static str> {
     let before = Span { start: definition.header.start, end: definition.name.start };
     for (token, span) in Tokens::new(text, before) {

@@ -1,13 +1,12 @@
 //! Computes the number of iterations of a loop from a value that the loop has anyway: a phi node of
-//! the header that begins at a known value and changes by a constant. The value of this phi node at
-//! the end of the loop gives the number of iterations, without any work inside the loop. The value
-//! is an integer, or a pointer that moves over the elements of an array.
+//! the header that begins at a known value and changes by a constant. Its value at the end of the
+//! loop gives the number, without any work inside the loop. It is an integer, or a pointer that
+//! moves over an array.
 //!
-//! An iteration is one run of the loop's body as it is in the text. In a vectorised text, it is one
-//! run of the vectorised body. If the header only decides whether to continue (`while`), the run of
-//! the header that ends the loop is not counted. If the header also works ([`crate::header`]), or
-//! if the decision is in the body or after it, the last run is counted, even if it was left in the
-//! middle.
+//! An iteration is one run of the loop's body as it is in the text; a vectorised body counts as
+//! one. If the header only decides (`while`), its last run is not counted. If the header works
+//! ([`crate::header`]), or if the decision is in the body or after it, the last run is counted,
+//! even if it was left in the middle.
 
 use std::collections::HashMap;
 
@@ -18,12 +17,12 @@ use crate::loops::Loops;
 use crate::phi::{Incoming, incoming};
 use crate::scan::{Span, Token, Tokens, name};
 
-/// The unit in which a counter changes.
+/// The unit of a counter's changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// An integer of this many bits, at most 64.
     Integer(u32),
-    /// A pointer, with the type of the elements that it moves over, as in the text.
+    /// A pointer, with the type of its elements as in the text.
     Pointer(String),
 }
 
@@ -34,26 +33,25 @@ pub struct Counter {
     pub value: String,
     /// The counter's type.
     pub unit: Unit,
-    /// The value with which the counter begins, as in the text.
+    /// The first value, as in the text.
     pub start: String,
-    /// The number that is added in each iteration, in `unit`. It is not 0.
+    /// What each iteration adds, in `unit`. It is not 0.
     pub step: i64,
-    /// The name of the value that the phi node gets from inside of the loop, with `%`.
+    /// What the phi node gets from inside of the loop, with `%`.
     pub next: String,
-    /// Number of edges that go back to the header.
+    /// Edges back to the header.
     pub latches: u32,
-    /// Whether the last run of the header is an iteration as well: the header has an edge to
-    /// itself, or it works.
+    /// Whether the last run of the header is an iteration, too: it works, or has an edge to itself.
     pub whole: bool,
 }
 
-/// The largest number of elements by which a pointer may move in each iteration. With a larger
-/// number, a 64-bit pointer could wrap around within a day.
+/// The largest number of elements by which a pointer may move in each iteration. With more, it
+/// could wrap around within a day.
 const LARGEST_STRIDE: u64 = 1 << 16;
 
 impl Counter {
-    /// Writes code on an edge out of the loop that computes the number of iterations. Returns the
-    /// name of the result, of type `i64`.
+    /// Computes the number of iterations, on an edge out of the loop. Returns the name of the
+    /// result, an `i64`.
     pub fn at_exit(&self, writer: &mut Writer, from_header: bool) -> Option<String> {
         let Self { value, unit, start, step, whole, .. } = self;
         let (from, to) = if *step > 0 { (start, value) } else { (value, start) };
@@ -76,8 +74,8 @@ impl Counter {
             Unit::Integer(_) if stride == 1 => {}
             Unit::Integer(_) => count = writer.value(format_args!("udiv i64 {count}, {stride}")),
             Unit::Pointer(element) => {
-                // Only LLVM knows the size of a type, so the code computes it. A division by 0
-                // would kill the program, so an empty type counts as having size 1.
+                // Only LLVM knows the size of a type. An empty type counts as size 1, because a
+                // division by 0 would kill the program.
                 let second =
                     writer.value(format_args!("getelementptr {element}, ptr null, i64 {stride}"));
                 let size = writer.value(format_args!("ptrtoint ptr {second} to i64"));
@@ -102,19 +100,17 @@ pub struct Search<'a> {
     pub names: &'a HashMap<&'a [u8], u32>,
     /// The function's loops.
     pub loops: &'a Loops,
-    /// Number of bytes of blocks that the search may still read. The limit makes the time of all
-    /// searches linear.
+    /// Bytes of blocks that may still be read. The limit makes the time of all searches linear.
     pub budget: usize,
-    /// The blocks in which values are used; `None` until they are first needed.
+    /// `None` until it is needed.
     pub uses: Option<Uses<'a>>,
 }
 
-/// An addition of a constant.
 struct Step<'a> {
     constant: i64,
     /// Whether the result is known not to wrap.
     exact: bool,
-    /// The type of the elements, if the addition moves a pointer.
+    /// The type of the elements, if a pointer moves.
     element: Option<&'a [u8]>,
 }
 
@@ -144,8 +140,8 @@ impl<'a> Search<'a> {
         if (kind == b"ptr") != matches!(unit, Unit::Pointer(_)) {
             return None;
         }
-        // If it is not certain that the value does not wrap around, it may do so several times. A
-        // 64-bit value that changes by one takes too long to wrap around.
+        // A value that may wrap around may do so several times. A 64-bit value that changes by one
+        // takes too long for that.
         let certain = match unit {
             Unit::Integer(_) => step.exact || (bits == 64 && step.constant.unsigned_abs() == 1),
             Unit::Pointer(_) => step.constant.unsigned_abs() <= LARGEST_STRIDE,
@@ -164,12 +160,12 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Reads a phi node that has one value from outside of the loop, and one from inside.
+    /// Reads a phi node with one value from outside of the loop, and one from inside.
     fn read(&self, l: u32, header: u32, phi: Span) -> Option<Phi<'a>> {
         let mut tokens = Tokens::new(self.text, phi);
         let (_, value) = tokens.next().filter(|(token, _)| *token == Token::Local)?;
         let kind = tokens.nth(2).map(|(_, kind)| kind.of(self.text))?;
-        // A pointer of another address space has more words before the first bracket.
+        // A pointer of another address space has more words before the bracket.
         tokens.next().filter(|(token, _)| *token == Token::Mark(b'['))?;
         let (mut start, mut next): (Option<&[u8]>, Option<&[u8]>) = (None, None);
         let mut rotated = false;
@@ -192,8 +188,8 @@ impl<'a> Search<'a> {
         Some(Phi { value: value.of(self.text), kind, start, next, latches, rotated })
     }
 
-    /// Whether the header works ([`crate::header`]), and does not only decide. `None` if it would
-    /// take too long to find out.
+    /// Whether the header works ([`crate::header`]). `None` if that would take too long to find
+    /// out.
     fn works(&mut self, l: u32, header: u32, counter: Span) -> Option<bool> {
         let body = self.body;
         if body.leaving(header).iter().all(|edge| self.loops.contains(l, edge.to)) {
@@ -222,8 +218,8 @@ impl<'a> Search<'a> {
         Some(false)
     }
 
-    /// Returns the constant that `next` adds to `value`, if a block of the loop defines `next` as
-    /// such an addition. Usually this is a block that goes back to the header, or the header.
+    /// Returns the step from `value` to `next`, if a block of the loop defines `next` as such an
+    /// addition.
     fn step(&mut self, l: u32, header: u32, next: &[u8], value: &[u8]) -> Option<Step<'a>> {
         let (text, body) = (self.text, self.body);
         let blocks = self.uses.get_or_insert_with(|| Uses::of(text, body)).blocks(next);
@@ -242,15 +238,14 @@ impl<'a> Search<'a> {
     }
 }
 
-/// A phi node of a header, with the values from outside and from inside of the loop.
 struct Phi<'a> {
     value: &'a [u8],
     kind: &'a [u8],
-    /// The value that the counter has on entering the loop.
+    /// The value from outside of the loop.
     start: &'a [u8],
-    /// The name of the value that the counter gets in an iteration, with `%`.
+    /// The value from inside of the loop, with `%`.
     next: &'a [u8],
-    /// Number of edges from inside of the loop.
+    /// Edges from inside of the loop.
     latches: u32,
     /// Whether an edge in `latches` is from the header itself.
     rotated: bool,
@@ -270,7 +265,7 @@ fn constant_step<'a>(line: &'a [u8], value: &[u8]) -> Option<Step<'a>> {
         b"add" => false,
         b"sub" => true,
         b"getelementptr" => {
-            // The operands are `TYPE, ptr %value, i64 NUMBER`.
+            // `TYPE, ptr %value, i64 NUMBER`.
             let first = 1 + flags(&[b"inbounds", b"nuw", b"nusw"]);
             let comma = top_comma(&tokens, first)?;
             let element = tokens.get(first)?.1.start..tokens.get(comma)?.1.start;
@@ -296,7 +291,7 @@ fn constant_step<'a>(line: &'a [u8], value: &[u8]) -> Option<Step<'a>> {
     Some(Step { constant, exact: flags > 0, element: None })
 }
 
-/// Returns the first comma outside of brackets, from this token on.
+/// Returns the first comma outside of brackets, from a token on.
 fn top_comma(tokens: &[(Token, Span)], from: usize) -> Option<usize> {
     let mut depth = 0_u32;
     tokens.iter().enumerate().skip(from).find_map(|(i, (token, _))| {
@@ -310,7 +305,7 @@ fn top_comma(tokens: &[(Token, Span)], from: usize) -> Option<usize> {
     })
 }
 
-/// At most this many tokens of a definition are read. The type of an element may have several.
+/// The tokens of a definition that are read. The type of an element may have several.
 const MOST_TOKENS: usize = 64;
 
 /// Whether a value is a number, or a name.

@@ -1,9 +1,8 @@
-//! Keeps the text (LLVM IR, MLIR or TIR) of instrumented functions in the side table, so that
-//! reports can show it with numbers in its margin, even if the file itself was moved.
+//! Keeps the text of instrumented functions in the side table, so that reports can show it even if
+//! the file was moved.
 //!
-//! Short texts are kept as they are. Longer texts are compressed (DEFLATE in base64). A text that
-//! is longer than `MOST_BYTES` is left out, and the table has only the name and the hash of the
-//! file.
+//! Longer texts are compressed (DEFLATE in base64). Beyond `MOST_BYTES`, the table has only the
+//! name and the hash of the file.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -16,34 +15,34 @@ use flate2::write::DeflateEncoder;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-/// Texts up to this length are kept without compression.
+/// Longer texts are compressed.
 const PLAIN_BYTES: usize = 1 << 12;
 /// Longer texts are not kept.
 const MOST_BYTES: usize = 16 << 20;
 
-/// Bytes of memory that a line takes besides its text.
+/// Memory that a line takes besides its text.
 const LINE_BYTES: usize = 64;
 
-/// The text of the instrumented functions of a module, in one language.
+/// The text of a module's instrumented functions, in one language.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptText {
     /// `llvm`, `mlir` or `tir`.
     pub language: String,
-    /// The path of the file, as it was given.
+    /// As it was given.
     pub path: String,
     /// XXH3 (128 bits, hexadecimal) of the whole file.
     pub hash: String,
-    /// First and last line of each range of kept lines, from 1, in order.
+    /// First and last line of each kept range, from 1, in order.
     pub lines: Vec<[u32; 2]>,
-    /// The text of the kept lines.
+    /// The kept lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The text of the kept lines, compressed. At most one of this field and `text` is set.
+    /// The kept lines, compressed. At most one of this field and `text` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deflated: Option<String>,
 }
 
-/// The reason why the lines of a text cannot be shown.
+/// Why the lines of a text cannot be shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
     /// The table has no text, only its hash.
@@ -52,7 +51,7 @@ pub enum TextError {
     /// The compressed text is damaged.
     #[error("the text of {0} in the side table is damaged")]
     Damaged(String),
-    /// The lines need more memory than is allowed: a few compressed bytes can expand to very many.
+    /// The lines need more memory than is allowed.
     #[error("the text of {0} in the side table is longer than such a table can have it")]
     TooLong(String),
     /// The file is not the one that was instrumented.
@@ -74,7 +73,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Adds the lines `first` to `last` of a text. Offset `start` is in the line `first`.
+    /// Adds the lines `first` to `last`. Offset `start` is in the line `first`.
     pub fn add(&mut self, text: &[u8], start: usize, [first, last]: [u32; 2]) {
         if self.is_full || last < first {
             return;
@@ -99,7 +98,7 @@ impl Keeper {
         }
     }
 
-    /// Returns the entry of the side table for the text. `whole` is the text of the file.
+    /// Returns the side table's entry. `whole` is the text of the file.
     pub fn finish(self, language: &str, path: &str, whole: &[u8]) -> KeptText {
         let (language, path) = (language.to_owned(), path.to_owned());
         let mut kept = KeptText { language, path, hash: hash(whole), ..KeptText::default() };
@@ -121,18 +120,17 @@ impl Keeper {
 }
 
 impl KeptText {
-    /// Returns the number of bytes of the kept text as it is stored in the side table.
+    /// Returns how many bytes the kept text takes in the side table.
     pub fn packed(&self) -> u64 {
         let texts = self.text.iter().chain(&self.deflated);
         texts.map(|text| text.len() as u64).sum()
     }
 
-    /// Returns the kept lines by number. They may take at most `room` bytes of memory, because a
-    /// few compressed bytes can expand to very many. The number of bytes that they take is
-    /// subtracted from `room`.
+    /// Returns the kept lines by number. They may take `room` bytes of memory, from which what they
+    /// take is subtracted. A few compressed bytes can expand to very many.
     ///
     /// # Errors
-    /// Fails if no text is kept, or if the text is damaged or does not fit.
+    /// There is no text, or it is damaged or does not fit.
     pub fn numbered(&self, room: &mut u64) -> Result<BTreeMap<u32, String>, TextError> {
         let too_long = || TextError::TooLong(self.path.clone());
         let mut need = |bytes: usize| {
@@ -168,8 +166,7 @@ impl KeptText {
         Ok(numbered)
     }
 
-    /// Returns all lines of a file by number. Fails if it is not the file from which the text was
-    /// kept.
+    /// Returns all lines of a file by number, if it is the one from which the text was kept.
     pub fn of_file(&self, bytes: &[u8]) -> Result<BTreeMap<u32, String>, TextError> {
         if hash(bytes) != self.hash {
             return Err(TextError::Other(self.path.clone()));

@@ -1,8 +1,7 @@
-//! Reads LLVM IR in the form of text, finds its functions and loops, and instruments them. In this
-//! crate, a *text* is a file of LLVM IR or MLIR in textual form. A *hit* is one call of a function,
-//! or one execution of a loop from its entry to its exit. A *hook* is the code that is inserted
-//! where hits begin and end. The instrumented text works together with a runtime as
-//! `include/counterpoint/loops.h` describes.
+//! Reads LLVM IR as text, finds its functions and loops, and instruments them. In this crate, a
+//! *text* is a file of LLVM IR or MLIR in textual form. A *hit* is one call of a function, or one
+//! execution of a loop from its entry to its exit. A *hook* is the code that is inserted where hits
+//! begin and end. `include/counterpoint/loops.h` describes the runtime.
 //!
 //! | module | what |
 //! |---|---|

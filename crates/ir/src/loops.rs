@@ -1,46 +1,43 @@
-//! Finds natural loops, as LLVM's LoopInfo defines them. If a block dominates the source of an edge
-//! to the block, the block is a header. The header's loop consists of all blocks from which that
-//! edge is reached without passing the header. Loops with the same header are one loop. A cycle
-//! with several entries is not a loop.
+//! Finds natural loops, as LLVM's LoopInfo defines them. A header is a block that dominates the
+//! source of an edge to it. Its loop consists of the blocks from which such an edge is reached
+//! without passing the header. A cycle with several entries is not a loop.
 
 use crate::dominators::{Dominators, Graph, NONE};
 
 /// A natural loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Loop {
-    /// The loop's header block.
+    /// The header.
     pub header: u32,
     /// The loop directly around it, or [`NONE`].
     pub parent: u32,
-    /// Number of loops around it: 0 for an outermost loop.
+    /// Loops around it: 0 for an outermost loop.
     pub depth: u32,
-    /// Number of levels of loops inside: 0 for an innermost loop.
+    /// Levels of loops inside: 0 for an innermost loop.
     pub height: u32,
-    /// Number of loops directly inside.
+    /// Loops directly inside.
     pub children: u32,
     /// First and last line of its blocks, from 1.
     pub lines: [u32; 2],
-    /// The step of a walk over the tree of loops in which it enters this loop, and the step in
-    /// which it leaves the loop.
+    /// When a walk over the tree of loops enters and leaves this loop.
     span: (u32, u32),
 }
 
 /// The loops of a function.
 #[derive(Clone, Debug, Default)]
 pub struct Loops {
-    /// The loops. A parent comes before its children; otherwise they are in the order of their
-    /// headers.
+    /// Parents come before children. Otherwise the order is that of the headers.
     pub all: Vec<Loop>,
     /// The innermost loop of each block, or [`NONE`].
     pub innermost: Vec<u32>,
     /// Number of outermost loops.
     pub outermost: u32,
-    /// Blocks at which cycles that are not loops are entered.
+    /// Where cycles that are not loops are entered.
     pub irreducible: Vec<u32>,
 }
 
-/// Links each loop to itself or to a loop around it, to find the outermost known loop around a
-/// loop. Each search shortens the paths that it follows.
+/// Links loops to the outermost known loop around them. A search shortens the paths that it
+/// follows.
 struct Outermost(Vec<u32>);
 
 impl Outermost {
@@ -58,7 +55,7 @@ impl Outermost {
 }
 
 impl Loops {
-    /// Finds the loops of a graph; `lines` gives the first and last line of each block.
+    /// Finds the loops of a graph. `lines` gives the first and last line of a block.
     pub fn of(
         graph: &Graph,
         reversed: &Graph,
@@ -71,7 +68,7 @@ impl Loops {
         let mut innermost = vec![NONE; n];
         let mut sets = Outermost(Vec::new());
         let mut work: Vec<u32> = Vec::new();
-        // Inner headers come before outer headers, as in LLVM.
+        // Inner headers come first, as in LLVM.
         for header in &dominators.postorder {
             let back = |p: &u32| dominators.reached(*p) && dominators.dominates(*header, *p);
             work.extend(reversed.of(*header).iter().copied().filter(back));
@@ -108,7 +105,7 @@ impl Loops {
         Self::ordered(&headers, &parents, innermost, irreducible, lines)
     }
 
-    /// Puts parents before children and computes the fields that follow from the tree.
+    /// Puts parents before children, and computes what follows from the tree.
     fn ordered(
         headers: &[u32],
         parents: &[u32],
@@ -186,8 +183,7 @@ impl Loops {
         outer.0 <= inner.0 && inner.1 <= outer.1
     }
 
-    /// Returns the number of the loop's siblings: the other loops directly inside the same loop, or
-    /// directly inside the function.
+    /// Returns how many other loops are directly inside the same loop or function.
     pub fn siblings(&self, l: u32) -> u32 {
         match self.all.get(self.all[l as usize].parent as usize) {
             Some(parent) => parent.children - 1,
@@ -196,14 +192,14 @@ impl Loops {
     }
 }
 
-/// Returns the targets of edges that close a cycle in a depth-first search although the target does
-/// not dominate the edge's source. There is such a target if and only if the graph is irreducible.
+/// Returns the targets of edges that close a cycle in a depth-first search without dominating the
+/// edge's source. There is one if and only if the graph is irreducible.
 fn irreducible(graph: &Graph, dominators: &Dominators) -> Vec<u32> {
     let mut found = Vec::new();
     if graph.is_empty() {
         return found;
     }
-    // The states are: 0 not seen, 1 on the stack, 2 done.
+    // 0 not seen, 1 on the stack, 2 done
     let mut state = vec![0_u8; graph.len()];
     let mut stack = vec![(0_u32, 0_usize)];
     state[0] = 1;

@@ -1,7 +1,5 @@
-//! Reads the text of MLIR's `llvm` dialect as `iree-compile --compile-to=executable-targets` prints
-//! it, finds the functions and loops of its executables, and instruments them. The rest of the
-//! crate does the same for LLVM IR. Both use the same code for graphs, loops, the choice of loops
-//! and the side table.
+//! Does for MLIR's `llvm` dialect what the rest of the crate does for LLVM IR. The text is what
+//! `iree-compile --compile-to=executable-targets` prints.
 //!
 //! ```text
 //!  module {                                   anything: not looked at, and not changed
@@ -12,11 +10,10 @@
 //!          llvm.cond_br %54, ^bb2(%25 : i64), ^bb8
 //! ```
 //!
-//! The inserted text consists of calls of small internal functions (`begin`, `end`, …), which LLVM
-//! always inlines. New blocks for the edges of loops contain these calls. Block arguments stay
-//! unchanged: each edge passes nothing to its new block, and the new block passes on the arguments
-//! of the edge. The values that a hit keeps from its start to its end are in a stack slot of the
-//! function, which LLVM turns into registers. So recursion and threads need no special care.
+//! The inserted text calls small internal functions (`begin`, `end`, …), which LLVM inlines. The
+//! calls are in new blocks on the edges of loops. A new block passes on the arguments of its edge.
+//! The values that a hit keeps are in a stack slot of the function, which LLVM turns into
+//! registers. So recursion and threads need no special care.
 //!
 //! | module | what |
 //! |---|---|

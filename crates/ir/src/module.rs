@@ -1,5 +1,5 @@
-//! Reads a module as its top-level statements: its functions and where they are, its target, its
-//! groups of attributes and its metadata. Everything else is kept unchanged.
+//! Reads a module as its top-level statements. What instrumentation does not need is kept
+//! unchanged.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,13 +9,13 @@ use crate::scan::{Cursor, Place, Span, Token, Tokens, name, number};
 /// A function with a body.
 #[derive(Clone, Debug)]
 pub struct Definition {
-    /// The function's name, without `@` and without unnecessary quotes.
+    /// Without `@` and without unnecessary quotes.
     pub name: Span,
-    /// The text from `define` to before the opening brace of the body.
+    /// From `define` to before the opening brace of the body.
     pub header: Span,
-    /// The text from the closing parenthesis of the arguments to the opening brace.
+    /// From the closing parenthesis of the arguments to the opening brace.
     pub tail: Span,
-    /// The text between the braces.
+    /// Between the braces.
     pub body: Span,
     /// Line of `define`, from 1.
     pub line: u32,
@@ -25,39 +25,38 @@ pub struct Definition {
     pub last_line: u32,
 }
 
-/// The parts of a module's top level that instrumentation needs.
+/// What instrumentation needs of a module's top level.
 #[derive(Clone, Debug, Default)]
 pub struct Module {
-    /// Functions with bodies, in the order of the text.
+    /// In the order of the text.
     pub definitions: Vec<Definition>,
-    /// Names of functions without bodies.
+    /// Functions without bodies.
     pub declared: HashSet<Vec<u8>>,
-    /// Names of functions with bodies.
+    /// Functions with bodies.
     pub defined: HashSet<Vec<u8>>,
     /// The target triple.
     pub triple: Option<String>,
-    /// Groups of attributes by their number: the text between the braces.
+    /// By number: the text between the braces.
     pub attributes: HashMap<u32, Span>,
-    /// Metadata nodes by number: the text after the equals sign of `!12 = …`. The span is empty if
-    /// there is no such node.
+    /// By number: the text after the equals sign of `!12 = …`. Empty if there is no such node.
     pub metadata: Vec<Span>,
     /// The operands of `!llvm.ident`.
     pub ident: Option<Span>,
-    /// The definitions of `@llvm.global_ctors` and `@llvm.global_dtors`, with their lines.
+    /// `@llvm.global_ctors` and `@llvm.global_dtors`, with their lines.
     pub constructors: [Option<(Span, u32)>; 2],
-    /// LLVM's directives about the order in which values are used (`uselistorder`). They are
-    /// removed, because they would be wrong after a change.
+    /// LLVM's directives about the order of uses (`uselistorder`). They are removed, because they
+    /// would be wrong after a change.
     pub use_orders: Vec<Span>,
-    /// A name that only an instrumented module defines, if there is one.
+    /// A name that the instrumenter gives, if the module defines one.
     pub instrumented: Option<Span>,
-    /// Number of lines in the module.
+    /// Lines of the module.
     pub lines: u32,
 }
 
-/// Metadata nodes with this number or a larger one are ignored. No real module has so many.
+/// Metadata nodes from this number on are ignored. No real module has so many.
 const MOST_METADATA: u32 = 1 << 26;
 
-/// The prefix of every name that the instrumenter adds to a module.
+/// The prefix of names that the instrumenter adds.
 pub const PREFIX: &str = "counterpoint_loops_";
 
 impl Module {
@@ -78,8 +77,8 @@ impl Module {
             let start = cursor.at;
             match module.item(&mut cursor, byte) {
                 Ok(own) => known |= own,
-                // Brackets and quotes need not match in a text that is not LLVM IR. So an error
-                // before the first item of LLVM IR does not say what is wrong with the file.
+                // Brackets and quotes need not match in other texts, so an error before the first
+                // item of LLVM IR does not say what is wrong.
                 Err(_) if !known && !is_keyword(&text[start..]) => break,
                 Err(error) => return Err(error),
             }
@@ -93,7 +92,7 @@ impl Module {
         Ok(module)
     }
 
-    /// Reads one top-level item, and returns whether it is an item of LLVM IR.
+    /// Reads an item, and returns whether it is one of LLVM IR.
     fn item(&mut self, cursor: &mut Cursor, byte: u8) -> Result<bool, IrError> {
         let text = cursor.text;
         let (start, line) = (cursor.at, cursor.line);
@@ -148,7 +147,7 @@ impl Module {
         match byte {
             b'!' => self.node(text, start, end),
             b'@' => self.global(text, Span::new(start, end), line),
-            // The item is a comdat or a type.
+            // A comdat or a type.
             b'$' | b'%' => {}
             _ => return Ok(false),
         }
@@ -186,8 +185,7 @@ impl Module {
         match number(key) {
             Some(id) if id < MOST_METADATA => {
                 let id = id as usize;
-                // Node numbers are nearly dense. A single very high number must not make the table
-                // large.
+                // Numbers are nearly dense. A very high one must not make the table large.
                 if id < self.metadata.len() + (1 << 16) {
                     if id >= self.metadata.len() {
                         self.metadata.resize(id + 1, Span::default());
@@ -216,7 +214,7 @@ impl Module {
         self.declared.contains(name) || self.defined.contains(name)
     }
 
-    /// Returns the name of the compiler that made the text, in the compiler's own words.
+    /// Returns the compiler that made the text, in its own words.
     pub fn producer(&self, text: &[u8]) -> Option<String> {
         let first = Tokens::new(text, self.ident?).find(|(_, span)| span.of(text).len() > 1)?.1;
         let node = *self.metadata.get(number(first.of(text))? as usize)?;
@@ -227,7 +225,7 @@ impl Module {
     }
 }
 
-/// Whether the first word here begins an item of LLVM IR.
+/// Whether an item of LLVM IR begins here.
 fn is_keyword(text: &[u8]) -> bool {
     let words: [&[u8]; 6] =
         [b"define ", b"declare ", b"target ", b"attributes ", b"module asm", b"source_filename"];
@@ -235,7 +233,7 @@ fn is_keyword(text: &[u8]) -> bool {
         || words.iter().any(|word| text.starts_with(word))
 }
 
-/// Returns the format of a text whose start shows that it is not LLVM IR.
+/// Returns the format of a text that is not LLVM IR, as its start shows.
 fn other(text: &[u8]) -> Option<&'static str> {
     Some(match text {
         [b'B', b'C', 0xC0, 0xDE, ..] | [0xDE, 0xC0, 0x17, 0x0B, ..] => "LLVM bitcode",
@@ -248,14 +246,13 @@ fn other(text: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Reads a function from `define` to its closing brace.
+/// Reads a function up to its closing brace.
 fn definition(cursor: &mut Cursor) -> Result<Definition, IrError> {
     let text = cursor.text;
     let (start, line) = (cursor.at, cursor.line);
     let mut tokens = Tokens::new(text, Span::new(start, text.len()));
     let lacks = |what| IrError::Definition { line, what };
-    // If a definition has no body, the search must stop before it finds the body of the next
-    // definition.
+    // Without a body, the search must stop before the next definition.
     let mut named = None;
     for (token, span) in tokens.by_ref() {
         match token {
@@ -298,7 +295,7 @@ fn definition(cursor: &mut Cursor) -> Result<Definition, IrError> {
     before.line += header.of(text).iter().filter(|b| **b == b'\n').count() as u32;
     let body_line = before.line;
     let close = match before.body() {
-        // The error names the line in which the definition began.
+        // The error names the definition's first line.
         Err(IrError::Truncated { what: "a function", .. }) => {
             return Err(IrError::Truncated { what: "a function", line });
         }
@@ -320,8 +317,8 @@ fn definition(cursor: &mut Cursor) -> Result<Definition, IrError> {
     })
 }
 
-/// Returns the brace that opens the body, after the arguments. Constants with braces of their own
-/// may follow `prefix` and `prologue`; then the body's brace is the one at the end of a line.
+/// Returns the brace that opens the body. After `prefix` and `prologue`, constants may have braces;
+/// then the body's is the one at the end of a line.
 fn body_brace(text: &[u8], tokens: Tokens) -> Option<usize> {
     let mut depth = 0_u32;
     let mut constants = false;

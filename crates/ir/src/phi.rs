@@ -5,15 +5,15 @@ use crate::scan::{Span, Token, Tokens};
 /// An entry of a phi node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Incoming {
-    /// The text of the entry with its brackets.
+    /// With its brackets.
     pub whole: Span,
     /// The value that the phi node gets.
     pub value: Span,
-    /// The name of the block from which this value comes, with `%`.
+    /// The block from which it comes, with `%`.
     pub block: Span,
 }
 
-/// Returns the entries of a phi node: `[ value, %block ]`.
+/// Returns the entries: `[ value, %block ]`.
 pub fn incoming(text: &[u8], phi: Span) -> Vec<Incoming> {
     let mut found = Vec::new();
     let mut depth = 0_u32;

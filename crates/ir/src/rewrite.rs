@@ -1,8 +1,8 @@
-//! Inserts hooks into a function, and changes the labels and phi nodes on the edges that get hooks.
+//! Inserts hooks into a function.
 //!
-//! Every edge into or out of a chosen loop that control can reach gets a new block, which contains
-//! the hooks. Edges to landing pads of exceptions cannot have such a block and have no hooks. All
-//! added names begin with `cpt.`, so that the numbers of unnamed values do not change.
+//! An edge into or out of a chosen loop gets a new block with the hooks, if control can reach it.
+//! Edges to landing pads cannot have such a block and have no hooks. Added names begin with `cpt.`,
+//! so that the numbers of unnamed values do not change.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -20,7 +20,7 @@ use crate::loops::Loops;
 use crate::phi::incoming;
 use crate::scan::{Span, name};
 
-/// The name of the last part of the entry block.
+/// The last part of the entry block.
 const TAIL: &str = "cpt.tail";
 
 /// A function that is to be rewritten.
@@ -30,19 +30,19 @@ pub struct Work<'a> {
     pub body: &'a Body,
     /// The function's dominators.
     pub dominators: &'a Dominators,
-    /// The function's control-flow graph with reversed edges.
+    /// The control-flow graph with reversed edges.
     pub reversed: &'a Graph,
     /// The function's loops.
     pub loops: &'a Loops,
     /// The choice of the function and its loops.
     pub choice: &'a Choice,
-    /// The hook of the function, if it has an id.
+    /// If it has an id.
     pub function: Option<Hook>,
-    /// The hooks of loops, one for each element of [`Choice::loops`], in the same order.
+    /// One for each element of [`Choice::loops`].
     pub hooks: &'a [Hook],
-    /// The way in which hits are recorded.
+    /// How hits are recorded.
     pub mode: Mode,
-    /// The counter of iterations for each element of `hooks`, if there is one.
+    /// For each element of `hooks`, if there is one.
     pub counters: &'a [Option<Counter>],
 }
 
@@ -50,18 +50,15 @@ pub struct Work<'a> {
 struct Split {
     from: u32,
     to: u32,
-    /// The first new block.
     first: String,
-    /// The last new block.
     last: String,
 }
 
-/// The reason why a function with edges that leave very many loops cannot be instrumented.
 const TOO_MANY: &str = "its edges leave too many loops at once";
 
 impl Work<'_> {
-    /// Writes the changes. The text for the end of the function stays in the writer. An error is
-    /// the reason why the function is left unchanged.
+    /// Writes the changes. The text for the end of the function stays in the writer. An error says
+    /// why the function is left unchanged.
     pub fn rewrite(&self, writer: &mut Writer, edits: &mut Edits) -> Result<(), &'static str> {
         let limit = 64 + 8 * (self.body.edges.len() + self.body.blocks.len());
         if self.hook_count(limit) > limit {
@@ -80,8 +77,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Returns the number of hooks on edges out of loops, or a number above `limit` if there are
-    /// more than that.
+    /// Returns the number of hooks on edges out of loops, or some number above `limit`.
     fn hook_count(&self, limit: usize) -> usize {
         let mut count = 0;
         for from in 0..self.body.blocks.len() as u32 {
@@ -95,13 +91,11 @@ impl Work<'_> {
         count
     }
 
-    /// Whether the block `from` can be reached from the function's entry.
     fn live(&self, from: u32) -> bool {
         self.dominators.reached(from)
     }
 
-    /// Splits the entry block: inserts the request for the calling thread's table, and the start of
-    /// the function's hit.
+    /// Splits the entry block, and begins the function's hit in between.
     fn entry(&self, writer: &mut Writer, edits: &mut Edits) {
         writer.out.push('\n');
         for hook in self.function.iter().chain(self.hooks).filter(|hook| hook.slot) {
@@ -117,7 +111,7 @@ impl Work<'_> {
         writer.out.clear();
     }
 
-    /// Returns, for each chosen loop, the number of edges into it that get a block of their own.
+    /// Returns for each chosen loop how many edges into it get a new block.
     fn entries(&self, index: &[u32]) -> Vec<u32> {
         let mut entries = vec![0; self.hooks.len()];
         let mut last_from = vec![NONE; self.body.blocks.len()];
@@ -133,12 +127,12 @@ impl Work<'_> {
         entries
     }
 
-    /// Writes the new blocks, and makes the terminators jump to these blocks.
+    /// Writes the new blocks, and makes the terminators jump to them.
     fn edges(&self, index: &[u32], writer: &mut Writer, edits: &mut Edits) -> Vec<Split> {
         let entries = self.entries(index);
         let mut copies = vec![0_u32; self.hooks.len()];
         let mut splits: Vec<Split> = Vec::new();
-        // For each target block, the split of the edge that comes from the current block.
+        // For each target, the split of the current block's edge.
         let mut split_to = vec![(NONE, NONE); self.body.blocks.len()];
         for from in (0..self.body.blocks.len() as u32).filter(|from| self.live(*from)) {
             for edge in self.body.leaving(from) {
@@ -183,17 +177,16 @@ impl Work<'_> {
         splits
     }
 
-    /// Appends the name of a block as an operand.
     fn push_name(&self, out: &mut String, block: &Block) {
         out.push('%');
         out.push_str(&String::from_utf8_lossy(block.label.of(self.text)));
     }
 
-    /// Corrects phi nodes, and adds phi nodes for the values that hooks keep.
+    /// Corrects phi nodes, and adds those for kept values.
     fn join(&self, index: &[u32], splits: &[Split], edits: &mut Edits) {
         let mut order: Vec<u32> = (0..splits.len() as u32).collect();
         order.sort_by_key(|i| splits[*i as usize].to);
-        // For each source block, the split of its edge to the current block.
+        // For each source, the split of its edge to the current block.
         let mut by_from = vec![NONE; self.body.blocks.len()];
         let mut touched: Vec<u32> = splits.iter().map(|split| split.to).collect();
         touched.extend(self.body.leaving(0).iter().map(|edge| edge.to));
@@ -226,7 +219,6 @@ impl Work<'_> {
         }
     }
 
-    /// Returns the indices of blocks by name.
     fn names(&self) -> HashMap<&[u8], u32> {
         let label = |block: &Block| match block.label.of(self.text) {
             quoted @ [b'"', ..] => name(quoted),
@@ -235,8 +227,8 @@ impl Work<'_> {
         self.body.blocks.iter().enumerate().map(|(i, block)| (label(block), i as u32)).collect()
     }
 
-    /// Renames the blocks in a phi node where an edge now comes from a new block. If several edges
-    /// from one block have become one edge, one entry is kept.
+    /// Renames blocks in a phi node. If several edges from one block have become one, one entry is
+    /// kept.
     fn phi<'s>(
         &self,
         phi: Span,
@@ -247,8 +239,7 @@ impl Work<'_> {
         let mut seen: HashSet<u32> = HashSet::new();
         let mut previous_end = None;
         for incoming in incoming(self.text, phi) {
-            // The entry block may have no label. So a name that no block has stands for the entry
-            // block.
+            // The entry block may have no label, so an unknown name stands for it.
             let from = names.get(name(incoming.block.of(self.text))).copied().unwrap_or(0);
             let new = match new_name(from) {
                 Some(new) => {
@@ -271,9 +262,9 @@ impl Work<'_> {
         }
     }
 
-    /// Writes the phi nodes of a header that several edges enter. They select the kept values of
-    /// the edge that was taken. `own` are the splits of edges to the header. `by_from` are the same
-    /// splits, by the block from which they come.
+    /// Writes the phi nodes of a header that several edges enter, to select the kept values of the
+    /// edge that was taken. `own` are the splits of edges to the header, and `by_from` the same by
+    /// source.
     #[expect(clippy::too_many_arguments, reason = "it is a part of `join`, and has its state")]
     fn header_phis(
         &self,
@@ -298,8 +289,7 @@ impl Work<'_> {
                 let _ = write!(out, "{separator}[ {value}, %{} ]", splits[*i as usize].last);
                 separator = ',';
             }
-            // An edge back to the header that leaves an inner loop also has a new block, so its
-            // name changes, too.
+            // An edge back to the header that leaves an inner loop also has a new block.
             for split in own.iter().map(|i| &splits[*i as usize]) {
                 if self.loops.contains(l, split.from) {
                     let value = kept.name(hook.id, None);
@@ -325,7 +315,7 @@ impl Work<'_> {
         edits.insert(self.body.blocks[header as usize].text.start, &out);
     }
 
-    /// Inserts the end of the function's hit before each return.
+    /// Ends the function's hit before each return.
     fn returns(&self, writer: &mut Writer, edits: &mut Edits) {
         let Some(hook) = &self.function else { return };
         for (i, block) in self.body.blocks.iter().enumerate() {

@@ -1,13 +1,12 @@
 //! Reads a text of LLVM IR as statements and tokens.
 //!
-//! LLVM prints a statement on one line, with two exceptions: statements with brackets that are open
-//! at the end of a line (`switch`), and statements that are continued by a line with a certain word
-//! (`invoke … to label`, `landingpad … catch`). Brackets in strings, quoted names and comments do
-//! not count.
+//! LLVM prints a statement on one line. It continues on the next one if a bracket is open
+//! (`switch`), or if that line begins with a certain word (`invoke … to label`, `landingpad …
+//! catch`). Brackets in strings, quoted names and comments do not count.
 
 use crate::error::IrError;
 
-/// A piece of the text, as two offsets.
+/// A piece of the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     /// Offset of the first byte.
@@ -17,7 +16,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Makes a span of two offsets in a text that is shorter than 4 GiB.
+    /// Makes a span in a text that is shorter than 4 GiB.
     pub fn new(start: usize, end: usize) -> Self {
         Self { start: start as u32, end: end as u32 }
     }
@@ -43,10 +42,10 @@ pub(crate) const fn table_of(bytes: &[u8]) -> [bool; 256] {
     table
 }
 
-/// The bytes at which [`Cursor::next_special`] stops or which begin a string or a comment.
+/// Where [`Cursor::next_special`] stops, and where strings and comments begin.
 static SPECIAL: [bool; 256] = table_of(b"\"\n;(){}[]/*");
 
-/// Makes a table that is true for the bytes of a name without quotes.
+/// The bytes of a name without quotes.
 const fn plain() -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -75,22 +74,22 @@ pub fn find(text: &[u8], at: usize, byte: u8) -> Option<usize> {
     text[at..].iter().position(|b| *b == byte).map(|n| at + n)
 }
 
-/// The current position in a text, and its line.
+/// A position in a text.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
     pub text: &'a [u8],
-    /// Offset of the next byte.
+    /// The next byte.
     pub at: usize,
-    /// Line of the next byte, from 1.
+    /// Its line, from 1.
     pub line: u32,
 }
 
-/// The place that [`Cursor::statement`] reads.
+/// What [`Cursor::statement`] reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Between functions.
     Module,
-    /// In the body of a function, which a closing brace ends.
+    /// In the body of a function.
     Body,
 }
 
@@ -122,7 +121,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Skips a comment that begins here with `/*`.
+    /// Skips a comment of the form `/* */`.
     fn comment(&mut self) -> Result<(), IrError> {
         let line = self.line;
         self.at += 2;
@@ -137,7 +136,6 @@ impl<'a> Cursor<'a> {
         Err(IrError::Truncated { what: "a comment", line })
     }
 
-    /// Skips the string or quoted name that begins here.
     fn string(&mut self) -> Result<(), IrError> {
         let open = || IrError::Truncated { what: "a string", line: self.line };
         let end = find(self.text, self.at + 1, b'"').ok_or_else(open)?;
@@ -146,8 +144,8 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Moves to the next bracket or end of line outside of strings and comments, and returns that
-    /// byte. Returns `None` at the end of the text. Fails at a `*` (a typed pointer).
+    /// Moves to the next bracket or end of line outside of strings and comments, and returns it.
+    /// Returns `None` at the end of the text. Fails at a `*` (a typed pointer).
     fn next_special(&mut self) -> Result<Option<u8>, IrError> {
         loop {
             let rest = &self.text[self.at..];
@@ -167,8 +165,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves past the statement that begins here, and returns its end: the end of its last line, or
-    /// the offset of the brace that closes the body.
+    /// Moves past a statement, and returns its end: the end of its last line, or the brace that
+    /// closes the body.
     pub fn statement(&mut self, place: Place) -> Result<usize, IrError> {
         let first = self.line;
         let mut depth = 0_u32;
@@ -201,7 +199,7 @@ impl<'a> Cursor<'a> {
         Ok(self.text.len())
     }
 
-    /// Whether the statement that ended on the line before continues on this line.
+    /// Whether the last statement continues on this line.
     fn continues(&self) -> bool {
         let mut at = self.at;
         while matches!(self.text.get(at), Some(b' ' | b'\t')) {
@@ -219,8 +217,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves past the body of a function, from just after its opening brace to just after its
-    /// closing brace. Returns the offset of the closing brace.
+    /// Moves past the body of a function, from just after its opening brace. Returns the offset of
+    /// the closing brace.
     pub fn body(&mut self) -> Result<usize, IrError> {
         let first = self.line;
         let mut depth = 1_u32;
@@ -244,7 +242,6 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Counts the ends of lines in these bytes.
 fn newlines(bytes: &[u8]) -> u32 {
     bytes.iter().filter(|b| **b == b'\n').count() as u32
 }
@@ -261,7 +258,7 @@ pub enum Token {
     Meta,
     /// `#12`.
     Attributes,
-    /// A string, with its quotes.
+    /// With its quotes.
     Text,
     /// Any other byte.
     Mark(u8),
@@ -281,7 +278,6 @@ impl<'a> Tokens<'a> {
         Self { text, at: span.start as usize, end: span.end as usize }
     }
 
-    /// Returns the end of the name, with or without quotes, that begins at `at`.
     fn name(&self, at: usize) -> usize {
         match self.text.get(at) {
             Some(b'"') if at < self.end => self.quoted(at),
@@ -289,7 +285,6 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Returns the end of the string that begins at `at`.
     fn quoted(&self, at: usize) -> usize {
         find(&self.text[..self.end], at + 1, b'"').map_or(self.end, |quote| quote + 1)
     }
@@ -333,8 +328,8 @@ impl Iterator for Tokens<'_> {
     }
 }
 
-/// Returns a name in the form for comparisons: without `%` or `@`, and without quotes, unless they
-/// distinguish the name from a number.
+/// Returns a name for comparisons: without `%` or `@`, and without quotes that do not distinguish
+/// it from a number.
 pub fn name(bytes: &[u8]) -> &[u8] {
     let bytes = match bytes {
         [b'%' | b'@', rest @ ..] => rest,

@@ -1,19 +1,19 @@
-//! Reads the loops of a schedule (loops of TVM's TIR), and matches them with the loops of a text of
-//! LLVM IR that was compiled from it.
+//! Matches the loops of a schedule (of TVM's TIR) with those of a text of LLVM IR that was compiled
+//! from it.
 //!
-//! The compiler of the TIR gives the variable of loop N a name that ends in `__cptN_`, and the
-//! statements of the loop the source line `LINE + N`. LLVM's optimiser keeps both marks: the names
-//! in labels of blocks, the lines in the locations of instructions. Labels alone would mislead: a
-//! header may be named after the loop inside (`for_begin_k__cpt2_.preheader`,
-//! `for_body_k__cpt2_.peel.next`). The matching uses this evidence, the best first:
+//! The compiler of the TIR marks loop N: the name of its variable ends in `__cptN_`, and its
+//! statements have the source line `LINE + N`. LLVM's optimiser keeps the names in labels of
+//! blocks, and the lines in the locations of instructions. Labels alone would mislead: a header may
+//! be named after the loop inside (`for_begin_k__cpt2_.preheader`, `for_body_k__cpt2_.peel.next`).
+//! The evidence, the best first:
 //!
 //! 1. all branches that leave the loop or repeat it have the line of the same loop;
 //! 2. the header's label names a loop and has no ending such as `.preheader`, which the optimiser
 //!    adds to blocks that belong to another loop;
 //! 3. of an innermost loop's instructions with such a line, more than half have that of one loop.
 //!
-//! If the matched loops are not nested as in the schedule, the inner loop counts as unknown: a
-//! missing row is better than a wrong row.
+//! If matched loops are not nested as in the schedule, the inner one counts as unknown: a missing
+//! row is better than a wrong row.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,26 +28,25 @@ use crate::table::check_parents;
 pub const VERSION: u32 = 1;
 /// The source line of loop 0.
 pub const LINE: u32 = 1 << 30;
-/// The mark at the end of the names of loops' variables; the number of the loop and `_` follow it.
+/// Ends the names of loops' variables, before the number and `_`.
 const MARK: &str = "__cpt";
-/// The largest number of loops of a schedule. This many line numbers are reserved.
+/// The largest number of loops, for which line numbers are reserved.
 const MOST_LOOPS: usize = 1 << 24;
 
-/// The loops of a module's schedule.
+/// The loops of a schedule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// The version of the file format: [`VERSION`].
+    /// [`VERSION`].
     pub counterpoint_schedule: u32,
-    /// The text to which the lines of loops and functions refer: TIR as the code generator received
-    /// it.
+    /// The text to which the lines refer: TIR as the code generator received it.
     #[serde(default)]
     pub text: String,
-    /// The name of that text.
+    /// That text's name.
     #[serde(default)]
     pub path: String,
-    /// Loops by number: a parent comes before its children.
+    /// A parent comes before its children.
     pub loops: Vec<ScheduledLoop>,
-    /// First and last line of each function in the text.
+    /// Each function's lines in the text.
     #[serde(default)]
     pub functions: Vec<ScheduledFunction>,
 }
@@ -59,7 +58,7 @@ pub struct ScheduledFunction {
     pub lines: [u32; 2],
 }
 
-/// The reason why a file is not a schedule.
+/// Why a file is not a schedule.
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleError {
     /// The file is not the JSON of a schedule.
@@ -71,10 +70,10 @@ pub enum ScheduleError {
         /// The version in the file.
         found: u32,
     },
-    /// The file has more loops than there are reserved line numbers.
+    /// There are more loops than reserved line numbers.
     #[error("schedule of loops has {0} loops, more than {MOST_LOOPS}")]
     TooMany(usize),
-    /// A loop is inside a loop that comes after it in the file.
+    /// A loop comes before the loop around it.
     #[error("schedule of loops: loop {0}: the loop around it does not come before it")]
     Parent(usize),
 }
@@ -83,7 +82,7 @@ impl Schedule {
     /// Reads a schedule.
     ///
     /// # Errors
-    /// Fails if the text is not a schedule, or if it contradicts itself.
+    /// The text is not a schedule, or it contradicts itself.
     pub fn from_json(text: &[u8]) -> Result<Self, ScheduleError> {
         let schedule: Self = serde_json::from_slice(text)?;
         if schedule.counterpoint_schedule != VERSION {
@@ -95,7 +94,7 @@ impl Schedule {
         check_parents(&schedule.loops).map_or(Ok(schedule), |at| Err(ScheduleError::Parent(at)))
     }
 
-    /// Returns, for each loop of a function, its loop in the schedule, if it is known.
+    /// Returns the loop of the schedule for each loop of a function, if it is known.
     pub fn match_loops(
         &self,
         text: &[u8],
@@ -114,7 +113,7 @@ impl Schedule {
         }
         for (i, one) in loops.all.iter().enumerate() {
             let Some(n) = found[i] else { continue };
-            // The nearest loop around this one whose loop in the schedule is known.
+            // The nearest matched loop around this one.
             let mut above = one.parent;
             while above != NONE && found[above as usize].is_none() {
                 above = loops.all[above as usize].parent;
@@ -126,17 +125,16 @@ impl Schedule {
         found
     }
 
-    /// Whether the schedule has a loop `n` that TVM did not unroll or otherwise remove.
+    /// Whether there is a loop `n` that TVM did not unroll or otherwise remove.
     fn is_left(&self, n: u32) -> bool {
         self.loops.get(n as usize).is_some_and(|one| one.gone.is_none())
     }
 
-    /// Returns the loop of the schedule for which a source line stands.
+    /// Returns the loop for which a source line stands.
     fn at_line(&self, line: u32) -> Option<u32> {
         line.checked_sub(LINE).filter(|n| self.is_left(*n))
     }
 
-    /// Whether loop `outer` of the schedule is around loop `n`.
     fn contains(&self, outer: u32, n: u32) -> bool {
         let mut at = self.loops[n as usize].parent;
         while let Some(now) = at {
@@ -154,21 +152,20 @@ fn number_of(label: &[u8]) -> Option<u32> {
     let label = std::str::from_utf8(label).ok()?.trim_matches('"');
     let of_loop = label.strip_prefix("for_body_").or_else(|| label.strip_prefix("for_begin_"))?;
     let (number, ending) = of_loop.rsplit_once(MARK)?.1.split_once('_')?;
-    // LLVM adds numbers to labels and to copies of blocks, and adds `us`, `epil` and `prol` to the
-    // names of copies.
+    // LLVM adds numbers to labels, and `us`, `epil` and `prol` to the names of copies.
     let known = |part: &str| {
         matches!(part, "us" | "epil" | "prol") || part.bytes().all(|byte| byte.is_ascii_digit())
     };
     ending.split('.').all(known).then(|| number.parse().ok()).flatten()
 }
 
-/// Reads the lines of instructions, to find the loops that the instructions belong to.
+/// The loops to which instructions belong, by their lines.
 struct LinesOf<'a, 'b, 'c> {
     schedule: &'a Schedule,
     text: &'a [u8],
     body: &'a Body,
     source: &'b mut Source<'c>,
-    /// For each loop, the blocks of which it is the innermost loop.
+    /// For each loop, the blocks that are directly in it.
     own: Vec<Vec<u32>>,
 }
 
@@ -189,8 +186,7 @@ impl<'a, 'b, 'c> LinesOf<'a, 'b, 'c> {
         Self { schedule, text, body, source, own }
     }
 
-    /// Returns the loop of the schedule whose line is the line of all branches that leave or repeat
-    /// loop `l`.
+    /// Returns the loop whose line all branches have that leave or repeat loop `l`.
     fn of_branches(&mut self, loops: &Loops, l: u32) -> Option<u32> {
         let mut found = None;
         for block in &self.own[l as usize] {
@@ -211,8 +207,7 @@ impl<'a, 'b, 'c> LinesOf<'a, 'b, 'c> {
         found
     }
 
-    /// Returns the loop of the schedule to which more than half of the instructions belong. Only
-    /// instructions whose line stands for a loop count.
+    /// Returns the loop of more than half of the instructions that have a loop's line.
     fn most(&mut self, l: u32) -> Option<u32> {
         let mut counts: Vec<(u32, usize)> = Vec::new();
         for block in &self.own[l as usize] {

@@ -1,11 +1,10 @@
-//! Finds the place of a loop in its source (file, line and column) and the loop's variable.
+//! Finds the place of a loop in its source, and its variable.
 //!
-//! The place comes from the metadata of the loop (`!llvm.loop` with a `!DILocation`), which clang
-//! writes. Otherwise it comes from the locations of the instructions in the header and the latches.
-//! The loop is in the innermost function, inlined or not, that all these locations have in common,
-//! and the smallest line there is the line of the loop. So the place of a loop over an inlined
-//! iterator is the place where the program uses the iterator, and not a place in the iterator's
-//! library.
+//! The place comes from the loop's metadata (`!llvm.loop` with a `!DILocation`), which clang
+//! writes, or else from the locations of instructions in the header and the latches. The loop is in
+//! the innermost function, inlined or not, that these locations share, and its line is the smallest
+//! one there. So a loop over an inlined iterator is where the program uses the iterator, and not in
+//! the iterator's library.
 
 use std::collections::HashMap;
 
@@ -14,10 +13,10 @@ use crate::loops::Loops;
 use crate::module::Module;
 use crate::scan::{Span, Token, Tokens, name, number};
 
-/// A place in a source file.
+/// A place in the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The file as the debug information names it.
+    /// As the debug information names it.
     pub file: Option<String>,
     /// Line, from 1.
     pub line: Option<u32>,
@@ -25,19 +24,19 @@ pub struct Place {
     pub column: Option<u32>,
 }
 
-/// Prefixes of the files of rustc's libraries and of the system's libraries.
+/// The files of rustc's libraries and of the system's.
 const LIBRARIES: [&str; 3] = ["library/", "/rustc/", "/usr/"];
-/// At most this many bytes of a block are searched for a location.
+/// The bytes of a block that are searched for locations.
 const MOST_BYTES: usize = 1 << 16;
-/// At most this many levels of inlined calls or scopes are followed.
+/// The levels of inlined calls or scopes that are followed.
 const MOST_LEVELS: usize = 64;
 
-/// Looks up debug information.
+/// The debug information of a module.
 pub struct Source<'a> {
     text: &'a [u8],
     module: &'a Module,
     files: HashMap<u32, Option<String>>,
-    /// The text of a function, and the function's debug records by the value that they describe.
+    /// A function, and its debug records by the value that they describe.
     declarations: (Span, HashMap<&'a [u8], &'a [u8]>),
 }
 
@@ -61,8 +60,7 @@ impl<'a> Source<'a> {
         (!span.is_empty()).then_some(span)
     }
 
-    /// Returns the fields with these keys of a node `!Kind(key: value, …)`, if the node is of this
-    /// kind.
+    /// Returns fields of a node `!Kind(key: value, …)`, if it is of this kind.
     fn fields<const N: usize>(
         &self,
         id: u32,
@@ -119,8 +117,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Returns the lines of the locations in a piece of text, one for each instruction with a
-    /// location.
+    /// Returns the lines of the located instructions in a piece of text.
     pub fn lines(&mut self, text: &[u8]) -> Vec<u32> {
         let mut ids = Vec::new();
         locations(&text[..text.len().min(MOST_BYTES)], &mut ids);
@@ -159,7 +156,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns the place of a function, from the text between its arguments and its body.
+    /// Returns a function's place, from the text between its arguments and its body.
     pub fn function(&mut self, tail: Span) -> Place {
         let Some(program) = attached(self.text, tail, b"!dbg") else { return Place::default() };
         let keys: [&[u8]; 3] = [b"file", b"line", b"scopeLine"];
@@ -182,7 +179,7 @@ impl<'a> Source<'a> {
         }
         ids.sort_unstable();
         ids.dedup();
-        // Each chain is a location with the calls around it, the outermost call first.
+        // Each location with the calls around it, the outermost call first.
         let mut chains: Vec<Vec<(u32, Location)>> = Vec::new();
         for id in ids {
             let mut chain = Vec::new();
@@ -213,8 +210,7 @@ impl<'a> Source<'a> {
         best.map(|place| self.place(place)).unwrap_or_default()
     }
 
-    /// Returns the place in the metadata of a loop, which is attached to the terminator of its
-    /// latch.
+    /// Returns the place in the metadata of a loop, at the terminator of its latch.
     fn by_metadata(&mut self, body: &Body, latch: u32) -> Option<Place> {
         let id = attached(self.text, body.blocks[latch as usize].terminator, b"!llvm.loop")?;
         let node = self.node(id)?;
@@ -234,16 +230,16 @@ impl<'a> Source<'a> {
         (location.line > 0).then(|| self.place(location))
     }
 
-    /// Whether a place is in a library that came with the compiler or the system. The place in the
-    /// user's code into which the library's code was inlined is then used instead.
+    /// Whether a place is in a library of the compiler or the system. Then the user's code around
+    /// the inlined call is used instead.
     fn in_library(&mut self, location: Location) -> bool {
         let file = location.scope.and_then(|scope| self.file(scope));
         file.is_some_and(|file| LIBRARIES.iter().any(|start| file.starts_with(start)))
     }
 
-    /// Returns the variable of a loop. It comes from the first of these that has one: a debug
-    /// record of a phi node of the header, the name that TVM gave the block, the name of a phi
-    /// node, the memory that the header reads first. `file` is the loop's file.
+    /// Returns the variable of a loop, from the first of these that has one: a debug record of a
+    /// phi node of the header, TVM's name of the block, the name of a phi node, the memory that the
+    /// header reads first. `file` is the loop's file.
     pub fn variable(
         &mut self,
         body: &Body,
@@ -279,15 +275,15 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Returns the name of the variable in this file that a debug record connects with a value.
+    /// Returns the variable in this file that a debug record connects with a value.
     fn recorded(&mut self, text: &'a [u8], value: &[u8], file: Option<&str>) -> Option<String> {
         let mut records = text.split(|b| *b == b'\n').filter(|line| is_record(line));
         let record = records.find(|record| record_of(record) == Some(value))?;
         self.recorded_in(record, value, file)
     }
 
-    /// Returns the record of a function that names the variable at an address. The records of a
-    /// function are collected when this is first called.
+    /// Returns the record for the variable at an address. A function's records are collected at the
+    /// first call.
     fn declaration(&mut self, body: &Body, address: &[u8]) -> Option<&'a [u8]> {
         let (first, last) = (body.blocks.first()?, body.blocks.last()?);
         let span = Span { start: first.text.start, end: last.text.end };
@@ -299,7 +295,7 @@ impl<'a> Source<'a> {
         self.declarations.1.get(address).copied()
     }
 
-    /// Returns the name of the variable of a debug record.
+    /// Returns the variable of a debug record.
     fn recorded_in(&self, record: &[u8], value: &[u8], file: Option<&str>) -> Option<String> {
         let mut tokens = Tokens::new(record, Span::new(0, record.len()));
         tokens.find(|(token, span)| *token == Token::Local && span.of(record) == value)?;
@@ -314,7 +310,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Whether a line is a debug record, or a call with the same purpose in LLVM 18 and older.
+/// Whether a line is a debug record, or such a call in LLVM 18 and older.
 fn is_record(line: &[u8]) -> bool {
     let line = line.trim_ascii_start();
     line.starts_with(b"#dbg_")
@@ -322,14 +318,13 @@ fn is_record(line: &[u8]) -> bool {
             && line.windows(10).take(24).any(|window| window == b"@llvm.dbg.")
 }
 
-/// Returns the value or address that a debug record describes.
 fn record_of(record: &[u8]) -> Option<&[u8]> {
     let mut tokens = Tokens::new(record, Span::new(0, record.len()));
     let (_, value) = tokens.find(|(token, _)| *token == Token::Local)?;
     Some(value.of(record))
 }
 
-/// Returns the address of the first load among the first lines of a block.
+/// Returns the address of a load in the first lines of a block.
 fn first_load(text: &[u8]) -> Option<&[u8]> {
     let lines = text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii);
     let mut lines = lines.filter(|line| !line.is_empty() && line[0] != b';').take(4);
@@ -342,14 +337,14 @@ fn first_load(text: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// Returns the number after `key` in a statement: `!dbg !12`.
+/// Returns the number after `key`: `!dbg !12`.
 fn attached(text: &[u8], span: Span, key: &[u8]) -> Option<u32> {
     let mut tokens = Tokens::new(text, span);
     tokens.find(|(token, span)| *token == Token::Meta && span.of(text) == key)?;
     tokens.next().and_then(|(_, span)| number(span.of(text)))
 }
 
-/// Collects the locations that are attached to statements in a piece of text.
+/// Collects the locations in a piece of text.
 fn locations(text: &[u8], ids: &mut Vec<u32>) {
     const KEY: &[u8] = b"!dbg !";
     let mut at = 0;
@@ -365,7 +360,7 @@ fn locations(text: &[u8], ids: &mut Vec<u32>) {
     }
 }
 
-/// Returns the loop variable in a label of TVM: `for_body_k`, `for_begin_ax2.preheader`.
+/// Returns the variable in a label of TVM: `for_body_k`, `for_begin_ax2.preheader`.
 fn of_tvm(label: &[u8]) -> Option<String> {
     let label = std::str::from_utf8(label).ok()?;
     let rest = ["for_begin_", "for_body_"].into_iter().find_map(|p| label.strip_prefix(p))?;
@@ -373,8 +368,8 @@ fn of_tvm(label: &[u8]) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Returns the name of a value, without the number that LLVM adds to make names unique. Returns
-/// `None` if the name does not look like a variable's name.
+/// Returns the name of a value, without the number that LLVM adds, if it looks like a variable's
+/// name.
 fn readable(value: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(name(value)).ok()?;
     let base = text.split('.').next().unwrap_or(text);

@@ -1,6 +1,5 @@
-//! Defines the side table of an instrumented module, which describes the function or loop of each
-//! id. The instrumenter writes it as a JSON file and embeds the same text in the module; reports
-//! read it.
+//! The side table of an instrumented module, which describes the function or loop of each id. It is
+//! a JSON file, and is embedded in the module.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,95 +11,91 @@ pub const VERSION: u32 = 1;
 /// The side table of one module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SideTable {
-    /// The version of the format: [`VERSION`].
+    /// [`VERSION`].
     pub counterpoint_loops: u32,
     /// Identity of the instrumented text and this table: 32 hexadecimal digits.
     pub module: String,
-    /// The name of the instrumented file, as the user gave it.
+    /// The instrumented file, as the user named it.
     pub source: String,
-    /// The compiler that made the text, in its own words (`!llvm.ident`), if the text names it.
+    /// The compiler that made the text, in its own words (`!llvm.ident`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub producer: Option<String>,
-    /// The target triple, which the user gives if the text has none.
+    /// The target triple, of the text or else from the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// `sampled`, `timed`, `count` or `log`.
     pub mode: String,
-    /// The functions and loops: entry `i` describes the id `i`. A parent comes before its children.
+    /// Entry `i` describes the id `i`. A parent comes before its children.
     pub entries: Vec<Entry>,
-    /// The text of the functions that have ids: first the text that was instrumented, then the
-    /// texts from which it was made, if they are known.
+    /// The functions that have ids: first the text that was instrumented, then those from which it
+    /// was made, if known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub texts: Vec<KeptText>,
-    /// The loops of the schedule from which the module was compiled, if it is known, with their
-    /// ids.
+    /// The schedule from which the module was compiled, if known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedule: Vec<ScheduledLoop>,
-    /// The functions and loops that were not instrumented, with the reasons.
+    /// What was not instrumented.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
 }
 
-/// The kind of an entry.
+/// What an entry describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A function, from its entry to its return.
     Function,
-    /// A natural loop; its hits last from an edge into the loop to an edge out of it.
+    /// A natural loop. A hit lasts from an edge into the loop to an edge out of it.
     Loop,
 }
 
-/// The function or loop of one id.
+/// A function or loop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The id, which is the index of the entry.
+    /// The index of the entry.
     pub id: u32,
     pub kind: Kind,
-    /// The name of the function, or of the function that contains the loop, as in the text, without
-    /// `@`.
+    /// The function, or the one that contains the loop, as in the text without `@`.
     pub function: String,
-    /// The id of the nearest instrumented loop around this loop, or else the id of the function
-    /// around it, if the function has one.
+    /// The nearest instrumented loop around this loop, or else the function, if it has an id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<u32>,
-    /// Number of loops around this loop in its function: 0 for an outermost loop. Absent for a
-    /// function.
+    /// Loops around this loop in its function: 0 for an outermost loop. Absent for a function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
-    /// Number of levels of loops inside: 0 for an innermost loop.
+    /// Levels of loops inside: 0 for an innermost loop.
     pub height: u32,
-    /// Number of other loops with the same loop (or function) around them.
+    /// Other loops directly in the same loop or function.
     pub siblings: u32,
-    /// Name of the loop's header block.
+    /// The header block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The loop's variable, if the text names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variable: Option<String>,
-    /// Source file, as the debug information names it.
+    /// The source file, as the debug information names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Line in the source file, from 1.
+    /// From 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// Column in the source file, from 1.
+    /// From 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
-    /// First and last line in the text that was instrumented, from 1.
+    /// First and last line in the instrumented text, from 1.
     pub text: [u32; 2],
-    /// Number of iterations of each hit, if the text determines it.
+    /// Iterations of each hit, if the text determines them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trip_count: Option<u64>,
-    /// The places of the entry in the other texts of the table.
+    /// Where the entry is in the other texts of the table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<TextPlace>,
 }
 
-/// The place of an entry in a text.
+/// Where an entry is in a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextPlace {
-    /// The language of the text ([`KeptText::language`]).
+    /// [`KeptText::language`].
     pub language: String,
     /// First and last line, from 1.
     pub lines: [u32; 2],
@@ -108,35 +103,35 @@ pub struct TextPlace {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduledLoop {
-    /// The name of the loop's function in the schedule.
+    /// The function in the schedule.
     pub function: String,
-    /// The name of the loop's variable in the schedule.
+    /// The variable in the schedule.
     pub variable: String,
     /// `serial`, `parallel`, `vectorized`, `unrolled`, …
     pub kind: String,
-    /// Number of times that the loop's body runs in each execution of the loop; absent if it is not
-    /// known before the program runs.
+    /// How often the body runs in each execution; absent if it is not known before the program
+    /// runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extent: Option<u64>,
-    /// The number of the loop around this one.
+    /// The loop around this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<u32>,
-    /// Number of loops around it: 0 for an outermost loop.
+    /// Loops around it: 0 for an outermost loop.
     pub depth: u32,
-    /// Whether the loop was chosen for instrumentation.
+    /// Whether the loop was chosen.
     #[serde(default)]
     pub chosen: bool,
-    /// The reason why the loop does not exist any more, such as `unrolled` or `vectorized`.
+    /// Why the loop does not exist any more, such as `unrolled` or `vectorized`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone: Option<String>,
-    /// The place of the loop in the source: file and line.
+    /// File and line in the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<(String, u32)>,
     /// First and last line in the text of the schedule, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<[u32; 2]>,
-    /// The ids of the loop in the text. There is none if the loop is not in the text, and there are
-    /// several if the optimiser made copies of it.
+    /// The loop's ids in the text: none if it is not there, and several if the optimiser made
+    /// copies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<u32>,
 }
@@ -145,32 +140,32 @@ pub struct ScheduledLoop {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     pub function: String,
-    /// The header block of the loop; absent if the whole function was skipped.
+    /// The loop's header block; absent for a function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// The reason, in a few words.
+    /// In a few words.
     pub why: String,
 }
 
-/// The reason why a text is not a side table.
+/// Why a text is not a side table.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// The file is not the JSON of a side table.
     #[error("not a side table of loops: {0}")]
     Json(#[from] serde_json::Error),
-    /// The text has another version of the format.
+    /// It has another version.
     #[error("side table of loops has version {found}, this program reads version {VERSION}")]
     Version {
         /// The version in the text.
         found: u32,
     },
-    /// The side table's schedule contradicts itself or the entries.
+    /// The schedule contradicts itself or the entries.
     #[error("side table of loops: loop {0} of the schedule is damaged")]
     Schedule(usize),
-    /// The side table's entries contradict each other.
+    /// The entries contradict each other.
     #[error("side table of loops: entry {entry}: {what}")]
     Entry {
-        /// Index of the entry.
+        /// The entry's index.
         entry: usize,
         /// The contradiction.
         what: &'static str,
@@ -178,7 +173,7 @@ pub enum TableError {
 }
 
 impl SideTable {
-    /// Reads a side table and checks it: for example, that its ids and parents form a forest.
+    /// Reads and checks a side table.
     pub fn from_json(text: &[u8]) -> Result<Self, TableError> {
         let table: Self = serde_json::from_slice(text)?;
         if table.counterpoint_loops != VERSION {
@@ -205,17 +200,17 @@ impl SideTable {
         }
     }
 
-    /// Reads a file: either one side table, or one on each of several lines.
+    /// Reads a file with one side table, or with one on each line.
     pub fn all_from_json(text: &[u8]) -> Result<Vec<Self>, TableError> {
         let lines = || text.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty());
-        // A single table may span several lines, as some tools write JSON.
+        // A single table may span several lines.
         match lines().count() > 1 && lines().all(|line| line.trim_ascii().ends_with(b"}")) {
             true => lines().map(Self::from_json).collect(),
             false => Ok(vec![Self::from_json(text)?]),
         }
     }
 
-    /// Returns the table as one line of JSON.
+    /// Writes one line of JSON.
     pub fn to_json(&self) -> Result<String, TableError> {
         Ok(serde_json::to_string(self)?)
     }

@@ -1,9 +1,8 @@
 //! Finds the number of iterations of each hit of a loop, if the text alone determines it. The
-//! loop's counter must begin at a number, the loop's only exit (in its header, or in the only block
-//! that goes back) must compare the counter with a number, and nothing in the loop may leave it in
-//! another way. A call can leave the loop: it may throw, `longjmp`, end the thread or the process,
-//! or never return. So the number is not known for a loop that calls anything but intrinsics of
-//! LLVM and assembly that cannot unwind, whatever the text promises about a called function.
+//! counter must begin at a number, the only exit (in the header, or in the only block that goes
+//! back) must compare it with a number, and nothing may leave the loop in another way. A call may
+//! throw, `longjmp`, end the thread or the process, or not return. So the number is not known for a
+//! loop that calls anything but intrinsics of LLVM and assembly that cannot unwind.
 
 use crate::choice::Choice;
 use crate::dominators::NONE;
@@ -13,18 +12,16 @@ use crate::iterations::Counter;
 use crate::loops::Loops;
 use crate::scan::{Span, Token, Tokens};
 
-/// The exits of a loop.
 #[derive(Clone, Copy, Debug, Default)]
 struct Exits {
-    /// Number of edges that leave the loop.
+    /// Edges that leave the loop.
     edges: u32,
-    /// The block from which the last edge in `edges` comes.
+    /// The block of the last one.
     from: u32,
 }
 
-/// Returns the iterations of each hit of the chosen loops, in the order of [`Choice::loops`]. Each
-/// edge is visited once for each chosen loop that it leaves. [`crate::rewrite`] makes the same
-/// visits, and limits their number.
+/// Returns the iterations of the chosen loops, in the order of [`Choice::loops`]. An edge is
+/// visited once for each chosen loop that it leaves; [`crate::rewrite`] limits their number.
 pub fn trip_counts(
     text: &[u8],
     body: &Body,
@@ -45,7 +42,7 @@ pub fn trip_counts(
             }
         }
     }
-    // For each loop, whether the loop or a loop inside it calls something.
+    // Whether each loop calls something, also inside.
     let mut calls = vec![false; loops.all.len()];
     for (block, inner) in body.blocks.iter().zip(&loops.innermost) {
         let mut at = choice.nearest.get(*inner as usize).copied().unwrap_or(NONE);
@@ -70,27 +67,26 @@ pub fn trip_counts(
         .collect()
 }
 
-/// Whether a block has a call that may not return. An intrinsic of LLVM always returns, and so does
-/// assembly that cannot unwind. `invoke` and `callbr` count as calls that may not return.
+/// Whether a block has a call that may not return. Intrinsics of LLVM and assembly that cannot
+/// unwind return.
 fn calls_out(block: &[u8]) -> bool {
     block.split(|b| *b == b'\n').any(|line| {
         let statement = header::statement(line);
         let words = [&b"call "[..], b"tail call ", b"musttail call ", b"notail call "];
         let is_call = words.iter().any(|words| statement.starts_with(words));
         let is_other = [&b"invoke "[..], b"callbr "].iter().any(|word| statement.starts_with(word));
-        // After assembly, the block continues, unless the statement is a terminator.
+        // The block continues after assembly, unless the statement is a terminator.
         let has = |word: &[u8]| statement.windows(word.len()).any(|part| part == word);
         if is_call && has(b" asm ") && !has(b" unwind ") {
             return false;
         }
-        // The first global name is the name of the called function. If there is none, a pointer is
-        // called.
+        // The first global name is the called function. Without one, a pointer is called.
         let called = statement.iter().position(|b| *b == b'@').map(|at| &statement[at..]);
         is_other || is_call && !called.is_some_and(|name| name.starts_with(b"@llvm."))
     })
 }
 
-/// Returns the iterations of a loop that is left only from block `from`.
+/// Returns the iterations of a loop that is left from block `from`.
 fn trips(
     text: &[u8],
     body: &Body,
@@ -101,8 +97,7 @@ fn trips(
 ) -> Option<u64> {
     let header = loops.all[l as usize].header;
     let [first, second] = body.leaving(from) else { return None };
-    // Each iteration must pass the exit: it is in the header, or in the only block that goes back
-    // to the header.
+    // Each iteration must pass the exit.
     let latch = [first, second].iter().any(|edge| edge.to == header);
     if from != header && !(latch && counter.latches == 1) {
         return None;
@@ -136,9 +131,8 @@ fn trips(
     u64::try_from(passed + i128::from(last)).ok()
 }
 
-/// Returns how many times a comparison lets the loop continue. It compares `at`, to which `step` is
-/// added each time, with `limit`. `goes_on` says whether the loop continues if the comparison is
-/// true.
+/// Returns how often a comparison of `at` with `limit` lets the loop continue. `step` is added to
+/// `at` each time. `goes_on` says whether the loop continues if the comparison is true.
 pub(crate) fn passes(
     predicate: &[u8],
     goes_on: bool,
@@ -154,7 +148,7 @@ pub(crate) fn passes(
         let distance = limit - at;
         return (distance % step == 0 && distance / step >= 0).then(|| distance / step);
     }
-    // All other comparisons become `at < limit` with a positive step.
+    // The other comparisons become `at < limit` with a positive step.
     if predicate.get(1) == Some(&b'g') {
         (at, limit, step) = (-at, -limit, -step);
     }

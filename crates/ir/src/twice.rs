@@ -1,26 +1,25 @@
-//! Recognises functions that return twice, such as `setjmp`. A function that calls one of them is
-//! not instrumented. Its hooks would keep the start time of its hit in a register, and a register
-//! may have any value when `setjmp` returns for the second time.
+//! Recognises functions that return twice, such as `setjmp`. A function that calls one is not
+//! instrumented: its hooks keep the start time in a register, which may have any value after the
+//! second return.
 
 use std::collections::HashSet;
 
 use crate::module::Module;
 use crate::scan::{Span, Token, Tokens, name, number};
 
-/// The reason why such a function is left out.
+/// Why such a function is left out.
 pub const WHY: &str = "it calls setjmp, or another function that returns twice";
 
-/// Functions of C libraries that return twice.
+/// Functions of C libraries.
 const NAMES: [&[u8]; 7] =
     [b"setjmp", b"_setjmp", b"sigsetjmp", b"__sigsetjmp", b"getcontext", b"savectx", b"vfork"];
 
-/// Whether the function of this name returns twice.
+/// Whether this function returns twice.
 pub fn is_one(name: &[u8]) -> bool {
     NAMES.contains(&name) || name.starts_with(b"llvm.eh.sjlj.setjmp")
 }
 
-/// The groups of attributes in a module that contain `returns_twice`. Compilers mark calls of
-/// functions that return twice with such a group.
+/// The groups of attributes with `returns_twice`, with which compilers mark such calls.
 #[derive(Debug, Default)]
 pub struct Twice {
     groups: HashSet<u32>,
@@ -35,11 +34,11 @@ impl Twice {
         Self { groups: groups.map(|(group, _)| *group).collect() }
     }
 
-    /// Whether a call is a call of a function that returns twice.
+    /// Whether a call's function returns twice.
     pub fn is_called(&self, text: &[u8], call: Span) -> bool {
         let mut seen = false;
         Tokens::new(text, call).any(|(token, span)| match token {
-            // The first global name is the name of the called function.
+            // The first global name is the called function.
             Token::Global => !std::mem::replace(&mut seen, true) && is_one(name(span.of(text))),
             Token::Word => span.of(text) == b"returns_twice",
             Token::Attributes => {
@@ -50,7 +49,7 @@ impl Twice {
     }
 }
 
-/// Whether an operation of MLIR calls a function that returns twice.
+/// Whether an operation of MLIR calls such a function.
 pub fn is_called_in_mlir(line: &[u8]) -> bool {
     let call = b"llvm.call @";
     let at = line.windows(call.len()).position(|part| part == call);

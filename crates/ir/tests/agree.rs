@@ -1,6 +1,5 @@
-//! Compares our loops with LLVM's: `opt -passes='print<loops>'` must find the same loops as this
-//! crate in every function of every test text, and `opt -passes=verify` must accept every
-//! instrumented text.
+//! Compares our loops with those of LLVM (`opt -passes='print<loops>'`) in the test texts. `opt
+//! -passes=verify` must accept the instrumented texts.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,10 +16,10 @@ use ir::scan::name;
 use support::{Llvm, Made, by_clang, by_rustc, run, without_llvm};
 use testkit::{Random, Scratch};
 
-/// A loop: its depth from 1, its header, and its blocks.
+/// Depth from 1, header, and blocks.
 type Found = (u32, String, BTreeSet<String>);
 
-/// Returns the loops that we find in a text, for each function that has loops.
+/// Returns our loops, for functions that have some.
 fn ours(text: &[u8]) -> BTreeMap<String, BTreeSet<Found>> {
     let module = Module::read(text).unwrap();
     let mut analysis = Analysis::default();
@@ -51,7 +50,7 @@ fn ours(text: &[u8]) -> BTreeMap<String, BTreeSet<Found>> {
     all
 }
 
-/// Returns the loops that LLVM finds in a text, for each function that has loops.
+/// Returns LLVM's loops, for functions that have some.
 fn llvms(llvm: Llvm, path: &Path) -> BTreeMap<String, BTreeSet<Found>> {
     let mut opt = llvm.command("opt");
     let output = run(opt.args(["-passes=print<loops>", "-disable-output"]).arg(path));
@@ -82,8 +81,7 @@ fn llvms(llvm: Llvm, path: &Path) -> BTreeMap<String, BTreeSet<Found>> {
     all
 }
 
-/// Checks that LLVM finds the same loops in a text, and that it accepts instrumented versions of
-/// the text.
+/// Checks that LLVM finds the same loops in a text, and accepts instrumented versions of it.
 fn check(llvm: Llvm, made: &Made, scratch: &Scratch) -> usize {
     let text = std::fs::read(&made.path).unwrap();
     let found = ours(&text);
@@ -126,8 +124,8 @@ fn loops_of_rustcs_text_are_llvms() {
     assert!(loops > 20, "{loops}");
 }
 
-/// Makes a function whose blocks jump to random blocks, with all its phi nodes: cycles with several
-/// entries, deep nests, several edges from one block to another, unreachable blocks, exceptions.
+/// Makes a function whose blocks jump to random blocks, with its phi nodes: cycles with several
+/// entries, deep nests, several edges between two blocks, unreachable blocks, exceptions.
 fn tangled(random: &mut Random, function: usize) -> String {
     use std::fmt::Write;
     let n = 1 + random.place(12);
@@ -174,7 +172,7 @@ fn tangled(random: &mut Random, function: usize) -> String {
     }
     for pad in 0..pads {
         let _ = writeln!(text, "p{pad}:\n  %l{pad} = landingpad {{ ptr, i32 }} cleanup");
-        // The branch must not go to a block with phi nodes, which would need one more entry.
+        // A block with phi nodes would need one more entry.
         let end = match pad {
             0 => "resume { ptr, i32 } %l0",
             _ => "br label %more\nmore:\n  br i1 %c, label %more, label %q\nq:\n  ret i32 1",

@@ -1,7 +1,6 @@
-//! Tests with random texts of LLVM IR that the reader and the instrumenter never panic, and that
-//! they need memory and time in proportion to the text. `COUNTERPOINT_MUTANTS` is the number of
-//! texts, and `COUNTERPOINT_SEED` their seed:
-//! `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p counterpoint-ir --test fuzzed`.
+//! Tests with random texts of LLVM IR that the instrumenter does not panic, and needs memory and
+//! time in proportion to the text. For more texts: `COUNTERPOINT_MUTANTS=1000000 cargo test
+//! --release -p counterpoint-ir --test fuzzed`. `COUNTERPOINT_SEED` is their seed.
 //! `fuzz/fuzz_targets/loops.rs` does the same with a fuzzer.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -15,7 +14,7 @@ use mutate::{SEEDS, check};
 use rounds::{damaged, rounds};
 use testkit::Random;
 
-/// Bytes and pieces with a meaning for the reader.
+/// Pieces with a meaning for the reader.
 const PIECES: [&str; 34] = [
     "\"",
     "{",
@@ -53,8 +52,7 @@ const PIECES: [&str; 34] = [
     "attributes #0 = {",
 ];
 
-/// Makes a function whose blocks jump to random blocks: most of its cycles are unlike loops that
-/// people write.
+/// Makes a function whose blocks jump to random blocks.
 fn tangled(random: &mut Random) -> Vec<u8> {
     use std::fmt::Write;
     let n = 1 + random.place(14);

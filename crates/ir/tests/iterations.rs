@@ -1,5 +1,5 @@
-//! Compares the iterations that instrumented programs count with the iterations that the same
-//! programs count and print when they are compiled with `-DPLANT`.
+//! Compares counted iterations with those that the same programs count and print when they are
+//! compiled with `-DPLANT`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -14,9 +14,8 @@ use support::{Llvm, programs, run, without_llvm};
 
 const ROUNDS: &str = "40";
 
-/// By default, the optimiser copies the first block of a loop to the place before the loop, where
-/// the copy decides whether the loop is entered at all. The copy then does the block's work once
-/// outside of the loop, so the number of iterations of this loop may differ.
+/// By default, the optimiser copies the first block of a loop to the place before it. The copy does
+/// the block's work once outside of the loop, so the number of this loop's iterations may differ.
 const COPIED: [&str; 1] = ["first_block_sum"];
 
 #[test]
@@ -46,8 +45,8 @@ fn planted_iterations_are_those_that_are_counted() {
                     ran.sum(name, Some((0, 0)), |row| row.iterations),
                 ];
                 let what = format!("{name} {level} {mode:?} {copies}");
-                // A compiler may copy the decision whether to enter a loop to a place before the
-                // loop. Then the loop may have fewer hits.
+                // A compiler may decide before a loop whether to enter it. Then it may have fewer
+                // hits.
                 let hits: u64 = hits.parse().unwrap();
                 assert!(entered == hits || copies && entered < hits, "{what}");
                 assert_eq!(iterated, entered, "{what}");
@@ -101,9 +100,8 @@ fn iterators_over_slices_of_rust_are_counted() {
     }
 }
 
-/// The test program leaves loops by `longjmp`. Its functions that call `setjmp` are not
-/// instrumented, because the values that their hooks keep in registers are lost when `setjmp`
-/// returns for the second time.
+/// The values that hooks keep in registers are lost when `setjmp` returns for the second time. The
+/// program leaves loops by `longjmp`.
 #[test]
 fn functions_that_call_setjmp_are_left_out() {
     let Some(bench) = Bench::new() else { return };

@@ -1,5 +1,4 @@
-//! Tests the reading and instrumenting of texts of MLIR's `llvm` dialect. IREE's own reader checks
-//! the instrumented texts.
+//! Tests the instrumentation of MLIR's `llvm` dialect, also with IREE's own reader.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -28,7 +27,7 @@ fn all() -> Options<'static> {
     Options { min_height: Some(0), max_depth: Some(9), source: "seed.mlir", ..Options::default() }
 }
 
-/// The expected loops, places and iterations were found by hand in `seed.mlir`.
+/// The expected values were found by hand in `seed.mlir`.
 #[test]
 fn loops_of_the_seed() {
     let done = done(SEED, &all());
@@ -52,8 +51,8 @@ fn loops_of_the_seed() {
     let expected = vec![
         vec![
             "0 nest \"-\" depth None height 2 parent None lines [7, 42] at a.mlir:1 trips None",
-            // The counter of this loop goes from 0 to 64 in steps of 8 if an iteration ends in
-            // ^bb7, but ^bb6 may pass any value to the header.
+            // This counter goes from 0 to 64 in steps of 8 if an iteration ends in ^bb7, but ^bb6
+            // may pass any value.
             "1 nest \"bb1\" depth Some(0) height 1 parent Some(0) lines [16, 39] at a.mlir:2 trips None",
             "2 nest \"bb2\" depth Some(1) height 0 parent Some(1) lines [19, 34] at  trips None",
             "3 two ways \"-\" depth None height 1 parent None lines [43, 64] at  trips None",
@@ -79,8 +78,7 @@ fn loops_of_the_seed() {
     assert!(done.text.windows(10).any(|w| w == b"cntvct_el0"));
 }
 
-/// A loop in the form that IREE's compiler writes: `for (i = 0; i < 64; i += 8) for (k = 2; k < 11;
-/// k += 4)`.
+/// A loop as IREE's compiler writes it: `for (i = 0; i < 64; i += 8) for (k = 2; k < 11; k += 4)`.
 #[test]
 fn iterations_that_the_text_knows() {
     let text = |predicate: &str, inside: &str, outside: &str| {
@@ -105,16 +103,16 @@ fn iterations_that_the_text_knows() {
         )
     };
     let trips = |text: String| done(&text, &all()).tables[0].entries[1].trip_count;
-    // The inner loop's counter is 2, 6 and 10 before it exceeds 11: three iterations.
+    // The inner counter is 2, 6 and 10.
     assert_eq!(trips(text("slt", "^bb2", "^bb3")), Some(3));
     assert_eq!(trips(text("sge", "^bb3", "^bb2")), Some(3));
     assert_eq!(trips(text("ult", "^bb2", "^bb3")), Some(3));
-    // The counter's values are 2, 6, 10, 14, …, and never 11.
+    // The counter is 2, 6, 10, 14, …, and never 11.
     assert_eq!(trips(text("ne", "^bb2", "^bb3")), None);
-    // With a positive step, this loop ends at once, or when the number wraps around.
+    // This loop ends at once, or when the number wraps around.
     assert_eq!(trips(text("sgt", "^bb2", "^bb3")), None);
-    // The header runs four times. Its last run is an iteration only if the header works: it stores
-    // a value, or passes on a sum that is used after the loop.
+    // The header runs four times. Its last run is an iteration only if it works: it stores, or
+    // passes on a sum that is used after the loop.
     let works = |statement: &str, value: &str| {
         let text = text("slt", "^bb2", &format!("^bb3({value} : i64)"));
         let text = text.replace("(%0 : i64)", "(%0, %0 : i64, i64)");
@@ -130,13 +128,12 @@ fn iterations_that_the_text_knows() {
     assert_eq!(works("%7 = llvm.add %6, %1 : i64", "%7"), Some(3), "another counter");
     let store = "%7 = llvm.add %6, %3 : i64\n    llvm.store %3, %arg : i64, !llvm.ptr";
     assert_eq!(works(store, "%6"), Some(4));
-    // With this large step, a 64-bit counter soon wraps around.
+    // With this step, a 64-bit counter soon wraps around.
     let wide = text("slt", "^bb2", "^bb3").replace("(4 : i64)", "(4611686018427387904 : i64)");
     assert_eq!(trips(wide), None);
 }
 
-/// In every mode, instrumenting a text only adds operations and blocks, and puts the names of new
-/// blocks into successors.
+/// Instrumenting adds operations and blocks, and puts the names of new blocks into successors.
 #[test]
 fn the_rest_of_the_text_stays() {
     for choice in 0..360 {
@@ -184,7 +181,7 @@ fn other_texts_are_refused() {
     assert_eq!(bytecode, "this is MLIR bytecode, not the text of MLIR");
 }
 
-/// Returns a program of IREE's wheel that reads and verifies MLIR.
+/// Returns IREE's program that verifies MLIR.
 fn judge(test: &str) -> Option<PathBuf> {
     let venv = std::env::var_os("COUNTERPOINT_VENV");
     let found = venv.map(|venv| PathBuf::from(venv).join("bin/iree-opt")).filter(|p| p.exists());
@@ -194,7 +191,7 @@ fn judge(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// Returns the judge's objection to a text; `None` if it accepts the text.
+/// Returns the judge's objection to a text.
 fn refused(judge: &PathBuf, text: &[u8]) -> Option<String> {
     let mut child = Command::new(judge)
         .args(["--split-input-file", "-o", "/dev/null", "-"])
@@ -208,13 +205,11 @@ fn refused(judge: &PathBuf, text: &[u8]) -> Option<String> {
     (!output.status.success()).then_some(said)
 }
 
-/// IREE's own reader and verifier (`iree-opt`) accept the instrumented text in every mode.
 #[test]
 fn the_compilers_verifier_accepts_it() {
     let Some(judge) = judge("mlir-verifier") else { return };
     assert_eq!(refused(&judge, SEED.as_bytes()), None);
-    // Resources are allowed only at the end of a file, and the name of a location may be defined
-    // only once.
+    // Resources must be at the end of a file, and the name of a location may be defined only once.
     let seed = SEED.split("{-# dialect_resources").next().unwrap();
     let mut texts = Vec::new();
     for mode in Mode::ALL {
@@ -226,7 +221,6 @@ fn the_compilers_verifier_accepts_it() {
     assert_eq!(refused(&judge, texts.join("\n// -----\n").as_bytes()), None);
 }
 
-/// The entry of each loop follows the entry of the loop's function.
 #[test]
 fn functions_come_before_their_loops() {
     for table in done(SEED, &all()).tables {
@@ -240,7 +234,7 @@ fn functions_come_before_their_loops() {
     }
 }
 
-/// Bytes and pieces with a meaning for the reader.
+/// Pieces with a meaning for the reader.
 const PIECES: [&str; 30] = [
     "\"",
     "{",
@@ -274,7 +268,7 @@ const PIECES: [&str; 30] = [
     "\"llvm.br\"()[^bb1] : () -> ()\n",
 ];
 
-/// Makes a text with some damage. In some texts, a jump goes to another block.
+/// Makes a damaged text, in which a jump may go to another block.
 fn damaged(random: &mut Random) -> Vec<u8> {
     let mut bytes = rounds::damaged(&[SEED], &PIECES, random);
     let names = |i: &usize| bytes[*i..].starts_with(b"^bb");
@@ -285,7 +279,6 @@ fn damaged(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Makes a function whose blocks jump to random blocks.
 fn tangled(random: &mut Random) -> Vec<u8> {
     use std::fmt::Write;
     let n = 1 + random.place(14);
@@ -311,8 +304,8 @@ fn tangled(random: &mut Random) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// `COUNTERPOINT_MUTANTS` is the number of texts, and `COUNTERPOINT_SEED` their seed:
-/// `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p counterpoint-ir --test mlir mutants`.
+/// For more texts: `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p counterpoint-ir --test
+/// mlir mutants`. `COUNTERPOINT_SEED` is their seed.
 #[test]
 fn no_mutants_make_it_panic() {
     let (inputs, instrumented) = rounds(4000, 0x31415, |i, random| {
@@ -325,7 +318,6 @@ fn no_mutants_make_it_panic() {
     assert!(instrumented * 5 > inputs, "only {instrumented} of {inputs} were instrumented");
 }
 
-/// If IREE's verifier accepts a text, it also accepts the instrumented one.
 #[test]
 fn what_was_valid_stays_valid() {
     let Some(judge) = judge("mlir-mutants") else { return };

@@ -1,6 +1,5 @@
-//! Tests instrumented programs. They print the same as without instrumentation, in every mode and
-//! at several depths. Their hooks count as many hits of loops as a count by hand. The runtime that
-//! the hooks call is `tests/programs/loops/runtime.c`.
+//! Tests instrumented programs, with the runtime `tests/programs/loops/runtime.c`. They print the
+//! same as without instrumentation, and count as many hits as a count by hand.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,7 +16,7 @@ use support::ran::{Row, instrumented, runtime, watched};
 use support::{Llvm, Made, by_rustc, programs, run, without_llvm};
 use testkit::Scratch;
 
-/// Returns the options whose outputs are compared.
+/// The options whose outputs are compared.
 fn many() -> Vec<Options<'static>> {
     let [sampled, timed, count, log] = Mode::ALL.map(all);
     let depth = |max_depth, functions, options| Options { max_depth, functions, ..options };
@@ -33,7 +32,7 @@ fn many() -> Vec<Options<'static>> {
     ]
 }
 
-/// Compares the output of a program with and without instrumentation.
+/// Compares a program's output with and without instrumentation.
 fn same(bench: &Bench, file: &str, arguments: &[&str]) {
     for (text, compile) in
         [(bench.text(file, &["-O0"]), "-O2"), (bench.text(file, &["-O3"]), "-O1")]
@@ -47,7 +46,7 @@ fn same(bench: &Bench, file: &str, arguments: &[&str]) {
             assert_eq!(ran.registered, "registered 1 unregistered 1", "{what}");
             let path = text.with_extension("lwp.ll");
             assert_eq!(bench.llvm.verify(&path), Ok(()), "{what}");
-            // The instrumented program must also run without a runtime.
+            // It must also run without a runtime.
             let program = path.with_extension("out");
             let alone = run(Command::new(program).args(arguments));
             assert_eq!(String::from_utf8(alone.stdout).unwrap(), plain, "{what}");
@@ -67,11 +66,10 @@ fn exceptions_and_threads_print_the_same() {
     same(&bench, "exceptions.cpp", &["17"]);
 }
 
-/// A function, the depth and index of a loop in it, and the number of times that it is entered.
+/// A function, depth and index of a loop in it, and how often it is entered.
 type Entered = (&'static str, Option<(u32, usize)>, u64);
 
-/// Returns how often each loop of `kernels.c` is entered. A loop is given by its function, its
-/// depth, and its index among the loops of that depth.
+/// How often the loops of `kernels.c` are entered. A loop's index is among the loops of its depth.
 fn entered(n: u64, m: u64) -> Vec<Entered> {
     let (a, b, c, d) = (Some((0, 0)), Some((1, 0)), Some((2, 0)), Some((3, 0)));
     vec![
@@ -83,8 +81,7 @@ fn entered(n: u64, m: u64) -> Vec<Entered> {
         ("matmul_ikj", c, n * n),
         ("convolve", b, n),
         ("convolve", c, n * m),
-        // This loop is entered for each of three rows that is inside of the image. At the top and
-        // at the bottom of the image, one of the three is outside.
+        // At the top and at the bottom of the image, one of the three rows is outside.
         ("convolve", d, (3 * n - 2) * m),
         ("softmax", Some((1, 0)), n),
         ("softmax", Some((1, 1)), n),
@@ -92,9 +89,9 @@ fn entered(n: u64, m: u64) -> Vec<Entered> {
         ("reduce", Some((0, 1)), 1),
         ("interpret", None, 2),
         ("interpret", a, 2),
-        // The first call of `find` searches until i = n - 1, and the second call finds nothing.
+        // The first call of `find` searches until i = n - 1, and the second one finds nothing.
         ("find", b, 2 * n),
-        // There are 1 + 3 + 9 + 27 + 81 calls of `tree`. The last 81 calls do not enter the loop.
+        // 1 + 3 + 9 + 27 + 81 calls, of which the last 81 do not enter the loop.
         ("tree", None, 121),
         ("tree", a, 40),
         ("collatz", None, 2),
@@ -166,15 +163,15 @@ fn a_hit_that_an_exception_leaves_has_begun_and_not_ended() {
         ];
         assert_eq!(found, [hits, hits, ended], "{function} {place:?}");
     };
-    // `caught_inside` makes 17 calls, of which the calls of 5, 10 and 15 throw. Then
-    // `caught_outside` makes three calls each of 0 to 4, and one of 5, which throws.
+    // `caught_inside` makes 17 calls, of which those of 5, 10 and 15 throw. Then `caught_outside`
+    // makes three calls each of 0 to 4, and one of 5, which throws.
     check("_Z5parsei", None, 33, 29);
     check("_Z13caught_insidei", Some((0, 0)), 1, 1);
     check("_Z14caught_outsidei", None, 1, 1);
     check("_Z14caught_outsidei", Some((0, 0)), 1, 0);
     check("_Z14caught_outsidei", Some((1, 0)), 6, 5);
     check("_Z4jumpi", None, 3, 2);
-    // The function `jumped` calls `setjmp`, so it must not be instrumented.
+    // `jumped` calls `setjmp`.
     assert!(ran.rows_of(|entry| entry.function == "_Z6jumpedi").is_empty());
 }
 
@@ -235,15 +232,14 @@ fn sampled_hits_are_the_first_and_then_random_ones() {
         if row.hits <= 100 {
             assert_eq!((row.begun, row.first_ended), (row.hits, 0), "{entry:?}");
         } else {
-            // Gaps are 1 to 128, so at least every 128th hit is timed.
+            // Gaps are 1 to 128.
             let random = row.begun - 100;
             assert!(random >= (row.hits - 100) / 128 && row.begun <= row.hits, "{row:?}");
             assert_eq!(row.first_ended, if random > 0 { 100 } else { 0 }, "{row:?}");
             assert!(row.first_ticks <= row.ticks && row.first_squares <= row.squares, "{row:?}");
         }
         if row.hits > 2000 {
-            // The expected mean gap is 64.5. The measured mean may differ from it by six of its
-            // standard deviations.
+            // The mean gap is 64.5, up to six of its standard deviations.
             let gaps = (row.hits - 100) as f64 / (row.begun - 100) as f64;
             let wide = 6.0 * 37.0 / ((row.begun - 100) as f64).sqrt();
             assert!((gaps - 64.5).abs() < wide, "{gaps} {row:?}");
@@ -262,7 +258,7 @@ fn it_works_in_programs_at_fixed_addresses_and_in_shared_objects() {
     let text = bench.text("kernels.c", &["-O1", "-fno-pie"]);
     let ran = bench.watch(&text, &all(Mode::Count), &["-no-pie"], &["12", "9"]);
     assert_eq!(ran.sum("matmul_ijk", Some((1, 0)), |row| row.hits), 12);
-    // Now the program is a shared object, which a loader loads at run time and unloads.
+    // As a shared object, which is loaded at run time and unloaded.
     let text = bench.text("kernels.c", &["-O1", "-fPIC", "-Dmain=run"]);
     let (path, table) = instrumented(&text, &all(Mode::Count));
     let object = path.with_extension("so");
@@ -295,7 +291,7 @@ fn programs_of_rustc_print_the_same() {
         return without_llvm(&format!("clang and opt of LLVM {version} or later"));
     };
     let runtime = runtime(llvm, scratch.path());
-    // rustc calls this script as its linker. The script replaces the program's object file by the
+    // rustc calls this script as its linker. It replaces the program's object file by the
     // instrumented one.
     let linker = scratch.join("linker.sh");
     let script = "#!/bin/bash
@@ -341,8 +337,8 @@ fn programs_of_rustc_print_the_same() {
     }
 }
 
-/// Returns, by function, the number of packed arithmetic instructions in each innermost loop, in
-/// ascending order. Functions and loops without such instructions are left out.
+/// Returns by function how many packed arithmetic instructions each innermost loop has, in
+/// ascending order. Functions and loops without any are left out.
 fn vector_loops(object: &Path) -> BTreeMap<String, Vec<usize>> {
     let mut objdump = Command::new("objdump");
     let output = run(objdump.args(["-d", "--no-show-raw-insn"]).arg(object)).stdout;
@@ -397,7 +393,7 @@ fn vector_loops_are_those_of_the_uninstrumented_build() {
         return testkit::skip_this("it knows the instructions of x86-64");
     }
     let text = bench.text("kernels.c", &["-O3", "-fno-slp-vectorize"]);
-    // The text is already optimised, so clang only makes machine code of it.
+    // The text is already optimised.
     let compile = ["-O2", "-Xclang", "-disable-llvm-passes", "-c"];
     let plain = vector_loops(&bench.link(&text, &compile));
     assert!(plain.values().map(Vec::len).sum::<usize>() >= 4, "{plain:?}");
@@ -437,7 +433,7 @@ fn code_for_aarch64_compiles() {
     }
 }
 
-/// Returns the line of the source in which `text` occurs for the `nth` time after `after`.
+/// Returns the line where `text` occurs for the `nth` time after `after`.
 fn line_of(source: &str, after: &str, text: &str, nth: usize) -> Option<u32> {
     let from = source.lines().position(|line| line.contains(after))?;
     let mut lines = source.lines().enumerate().skip(from).filter(|(_, line)| line.contains(text));
@@ -472,7 +468,7 @@ fn places_and_variables_are_those_of_the_source() {
         let producer = table.producer.unwrap();
         assert!(producer.contains("clang version"), "{producer}");
     }
-    // The place of a loop over a range is where the range is iterated, and not in Rust's library.
+    // A loop over a range is where the range is iterated.
     let scratch = Scratch::new();
     let Some(made) = by_rustc(&scratch) else { return without_llvm("rustc") };
     let source = std::fs::read_to_string(programs().join("iterators.rs")).unwrap();
@@ -493,10 +489,9 @@ fn places_and_variables_are_those_of_the_source() {
 fn trip_counts_are_those_of_the_source() {
     let Some(bench) = Bench::new() else { return };
     let source = bench.scratch.join("trips.c");
-    // Each loop contains assembly, so that the compiler does not replace it by a computation. The
-    // name of each function contains the loop's number of iterations. A loop that calls a function
-    // may be left in another way (an exception, `longjmp`, `exit`), so its number of iterations is
-    // not known.
+    // The assembly keeps the compiler from replacing a loop by a computation. A function's name
+    // contains its loop's number of iterations. A loop that calls a function may be left in another
+    // way, so its number is not known.
     let stays = "__asm__ volatile(\"\" : : \"r\"(n));";
     let loops = [
         ("up7", "for (int i = 0; i < 7; i++)"),

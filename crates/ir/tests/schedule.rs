@@ -6,8 +6,8 @@ use ir::instrument::{Instrumented, instrument};
 use ir::schedule::{LINE, Schedule, ScheduledLoop};
 
 /// A text with three loops of a schedule. Loop 1 is inside of loop 0. LLVM has peeled loop 1, so
-/// the header of loop 0 is named after loop 1. LLVM has vectorised loop 2: no name in it comes from
-/// the schedule, but its instructions have the line of loop 2.
+/// the header of loop 0 is named after loop 1. LLVM has vectorised loop 2: its names do not come
+/// from the schedule, but its instructions have the line of loop 2.
 const TEXT: &str = include_str!("schedule.ll");
 
 fn scheduled(variable: &str, parent: Option<u32>, chosen: bool) -> ScheduledLoop {
@@ -49,8 +49,7 @@ fn done(outer: &str, schedule: &Schedule) -> Instrumented {
     instrument(text.as_bytes(), &options).expect("a text that can be instrumented")
 }
 
-/// Returns, for each loop of the schedule, the labels of the headers of the loops that were matched
-/// with it.
+/// Returns the headers that were matched with each loop of the schedule.
 fn labels(done: &Instrumented) -> Vec<Vec<&str>> {
     let label = |id: &u32| done.table.entries[*id as usize].label.as_deref().expect("a loop");
     done.table.schedule.iter().map(|one| one.ids.iter().map(label).collect()).collect()
@@ -69,11 +68,9 @@ fn branches_labels_and_lines_say_which_loop_it_is() {
             .all(|e| (e.file.as_deref(), e.line) == (Some("f.py"), Some(7)))
     );
     assert_eq!(all.table.texts[1].language, "tir");
-    // Only chosen loops have an id, whatever their depth and height.
     let inner_only = done("!6", &schedule([false, true, false]));
     assert_eq!(labels(&inner_only), [vec![], vec![inner], vec![]]);
     assert_eq!(inner_only.counts.instrumented_loops, 1);
-    // Another choice gives another text, and another identity.
     assert_ne!(all.table.module, inner_only.table.module);
 }
 
@@ -85,7 +82,7 @@ fn a_loop_that_contradicts_the_schedule_has_no_row() {
         labels(&wrong),
         [vec![], vec![], vec!["for_body_k__cpt1_.peel.next", "vector.body"]]
     );
-    // According to the schedule, TVM unrolled loop 0, so no loop of the text can be loop 0.
+    // TVM unrolled loop 0.
     let mut gone = schedule([true; 3]);
     gone.loops[0].gone = Some("unrolled".into());
     assert_eq!(labels(&done("!6", &gone))[0], Vec::<&str>::new());

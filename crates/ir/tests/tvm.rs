@@ -1,6 +1,5 @@
-//! Tests the instrumentation of the texts of TVM's kernels. This crate finds the same loops as
-//! LLVM, and LLVM accepts the instrumented texts. TVM's own LLVM compiles these texts to kernels
-//! that count, and that compute the same results, bit by bit.
+//! Tests the texts of TVM's kernels. TVM's own LLVM compiles the instrumented texts to kernels that
+//! count and compute the same results, bit by bit.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -49,7 +48,7 @@ fn kernels_of_tvm_compute_the_same_and_count() {
         let ran = watched(table, &runtime, &mut compare);
         assert_eq!(ran.output, "same 11\n", "{mode:?}");
         assert!(ran.registered.starts_with("registered 1 "), "{mode:?}: {}", ran.registered);
-        // Each kernel is called once, so each function has one hit.
+        // Each kernel is called once.
         let calls = ran.rows_of(|entry| entry.depth.is_none());
         assert!(!calls.is_empty() && calls.iter().all(|row| row.hits == 1), "{mode:?} {calls:?}");
         let named = ran.table.entries.iter().filter(|entry| entry.variable.is_some()).count();

@@ -1,13 +1,11 @@
 //! A runtime library for instrumented loops, to link with programs whose instrumented code cannot
-//! find Counterpoint in another way. It passes every call on to Counterpoint's shared library, if
-//! that is in the process, and records nothing itself. `include/counterpoint/loops.h` defines the
-//! interface.
+//! find Counterpoint in another way. It passes calls on to Counterpoint's shared library, if that
+//! is in the process. `include/counterpoint/loops.h` defines the interface.
 //!
 //! Two kinds of programs need this runtime: programs for a glibc older than 2.34 that are not
 //! linked with libdl (an instrumented module finds no `dlsym` there), and builds that need a
-//! definition of `counterpoint_loops_register` at link time. In a statically linked program, into
-//! which nothing can be preloaded, `counterpoint_loops_register` returns 1, and the instrumented
-//! code counts nothing.
+//! definition of `counterpoint_loops_register` at link time. Nothing can be preloaded into a
+//! statically linked program, so the instrumented code counts nothing there.
 //!
 //! The crate allocates no memory and has no thread-local storage. It imports only `dlsym`, as a
 //! weak reference.
@@ -56,8 +54,8 @@ fn dlsym() -> Option<Dlsym> {
     unsafe { transmute::<usize, Option<Dlsym>>(address) }
 }
 
-/// Returns the address of a function with this name in another library of the process. `own` is the
-/// address of this crate's function with the same name.
+/// Returns the address of this function in another library of the process. `own` is the address of
+/// this crate's function with the same name.
 fn find(name: &CStr, own: usize) -> Option<*mut c_void> {
     let dlsym = dlsym()?;
     let look = |scope: &isize| {
@@ -83,8 +81,7 @@ pub unsafe extern "C" fn counterpoint_loops_register(module: *mut Module) -> i32
     }
 }
 
-/// Passes the module on to Counterpoint's function of the same name. A module that Counterpoint has
-/// registered calls Counterpoint's function directly instead.
+/// Passes the module on to Counterpoint's function of the same name.
 ///
 /// # Safety
 /// The requirements of [`counterpoint_loops_register`] apply.

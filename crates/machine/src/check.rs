@@ -1,6 +1,5 @@
-//! Checks whether counters work on this machine, and finds out why counters that do not work fail.
-//! Counters of threads are opened in the same way as the agent (the library in the recorded
-//! program) opens them.
+//! Checks whether counters work on this machine, and finds out why they do not. Counters of threads
+//! are opened as the agent (the library in the recorded program) opens them.
 //!
 //! ```text
 //!  all of them              ──► do they open and count at the same time? ──► if so, done
@@ -33,7 +32,7 @@ pub struct Problem {
     pub message: String,
     /// The reason without the counter's name; empty if nothing is known beyond the error number.
     pub why: String,
-    /// The reason as a value, from which the command line makes advice.
+    /// The reason as a value, for advice.
     pub cause: Cause,
     /// The kernel's error, if it refused to open the counter.
     pub error: Option<OpenError>,
@@ -44,8 +43,8 @@ pub struct Problem {
 pub struct Report {
     /// The result for each counter when it is opened alone.
     pub counters: Vec<Result<(), Problem>>,
-    /// The result for all counters in their groups. `Ok` also if this was not tried because a
-    /// counter does not work alone.
+    /// The result for all counters in their groups. Also `Ok` if a counter does not work alone,
+    /// because this was then not tried.
     pub together: Result<(), Problem>,
 }
 
@@ -58,8 +57,8 @@ impl Report {
 }
 
 /// Opens all counters together for the calling thread, reads them until all of them have counted,
-/// and closes them. If that fails, each counter is opened alone, to find out which counters work.
-/// This takes some tenths of a millisecond, or 20 ms if a counter never runs.
+/// and closes them. If that fails, opens each counter alone. Takes some tenths of a millisecond, or
+/// 20 ms if a counter never runs.
 pub fn check(counters: &[Counter], machine: &Machine) -> Report {
     if all_at_once(counters) {
         return Report { counters: vec![Ok(()); counters.len()], together: Ok(()) };
@@ -72,9 +71,9 @@ pub fn check(counters: &[Counter], machine: &Machine) -> Report {
     Report { counters: alone, together }
 }
 
-/// Returns whether all counters open and count together. If they do, each counter also works alone,
-/// which need not be tried. Opening a counter can be slow: the first counter of a kind of software
-/// counter makes the kernel change its own code, for which it stops every processor.
+/// Returns whether all counters open and count together. Then each also works alone, which need not
+/// be tried. Opening a counter can be slow: the first counter of a kind of software counter makes
+/// the kernel change its own code, for which it stops every processor.
 pub fn all_at_once(counters: &[Counter]) -> bool {
     let (threads, packages) = by_scope(counters.to_vec());
     !counters.iter().any(is_always_zero)
@@ -82,11 +81,10 @@ pub fn all_at_once(counters: &[Counter]) -> bool {
         && Plan::new(threads).is_ok_and(|plan| probe_at_once(&plan).is_ok())
 }
 
-/// Returns whether the calling thread has the right to open this counter. Nothing is opened, so
-/// this costs one system call that fails. The call asks to join a group whose descriptor does not
-/// exist. The kernel checks rights before it looks at this descriptor, so the error `EBADF` means
-/// that the rights suffice (Linux 4.14 to 6.18, from its source). This does not show whether the
-/// machine has such a counter; every kernel with perf has all of its own software counters.
+/// Returns whether the calling thread has the right to open this counter, with one system call that
+/// opens nothing. The call asks to join a group whose descriptor does not exist. The kernel checks
+/// rights before it looks at this descriptor, so the error `EBADF` means that the rights suffice
+/// (Linux 4.14 to 6.18, from its source). The machine may still have no such counter.
 pub fn is_allowed(counter: &Counter) -> bool {
     let Source::Perf(attr) = &counter.source else { return true };
     let no_group = i32::MAX;
@@ -96,10 +94,9 @@ pub fn is_allowed(counter: &Counter) -> bool {
 }
 
 /// Divides a list of counters of threads into sets, each of which can be counted at once. The order
-/// is kept, and there are as few sets as the order allows: each set takes counters until the next
-/// counter does not fit. `most` is the largest number of counters in a set. Neighbouring counters
-/// of a set are in one group, if all of them have the same kind of source and none has to begin a
-/// group of its own.
+/// is kept. A set takes counters until the next counter does not fit, but at most `most`.
+/// Neighbouring counters of a set are in one group if they have the same kind of source and the
+/// second is not pinned.
 ///
 /// # Errors
 /// Fails with the problem of the first counter that does not work even alone.
@@ -124,7 +121,6 @@ pub fn sets(
 
 /// Returns the set with one more counter, or `None` if they cannot be counted at once. The counter
 /// joins the last group if that has the same kind of source and the counter is not pinned.
-/// Otherwise it begins a group.
 pub fn with(set: &[Counter], counter: &Counter, machine: &Machine) -> Option<Vec<Counter>> {
     let kind = |c: &Counter| matches!(c.source, Source::Sim(_));
     let pinned = matches!(&counter.source, Source::Perf(attr) if attr.pinned);
@@ -186,14 +182,12 @@ fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem
     Err(too_many(message, fits, refused, error))
 }
 
-/// Returns the problem for counters `fits` that can be counted at once, but not together with
-/// `refused`.
+/// `fits` can be counted at once, but not together with `refused`.
 fn too_many(message: String, fits: &[Counter], refused: &Counter, error: OpenError) -> Problem {
     let cause = Cause::TooMany {
         fits: list(fits),
         refused: vec![refused.name.clone()],
-        // Breakpoints cannot take turns, because the processor has a fixed number of places for
-        // them.
+        // Breakpoints cannot take turns.
         can_take_turns: error.kind != OpenErrorKind::NoSlot,
     };
     let why = "too many for the machine at once".into();
@@ -250,8 +244,7 @@ fn probe_one(counter: &Counter) -> Result<(), Failure> {
     }
 }
 
-/// Tries a counter of a whole package: opens it on each of `cpus`, and does not wait until it
-/// counts.
+/// Opens a counter of a package on each of `cpus`, without waiting until it counts.
 fn probe_cpus(attr: &PerfAttr, cpus: &[u32]) -> Result<(), Failure> {
     for &cpu in cpus {
         let target = Target { pid: -1, cpu: cpu.cast_signed() };
@@ -264,12 +257,11 @@ fn is_clock(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.kind == 1 && attr.config <= 1)
 }
 
-/// Opens the counters, reads them until every group has run, and closes them.
 fn probe(plan: &Plan) -> Result<(), Failure> {
     probe_with(plan, counts)
 }
 
-/// Does what [`probe`] does, and also fails if a group has to wait while another one counts.
+/// Like [`probe`], but also fails if a group has to wait while another one counts.
 fn probe_at_once(plan: &Plan) -> Result<(), Failure> {
     probe_with(plan, |counters, plan| counts(counters, plan).and_then(|()| at_once(counters, plan)))
 }
@@ -287,8 +279,8 @@ fn probe_with(
     result
 }
 
-/// Checks that all groups count without interruption for a tenth of a millisecond. If they do not
-/// all fit into the PMU, they take turns, and this fails.
+/// Checks that all groups count without interruption for a tenth of a millisecond. Groups that do
+/// not all fit into the PMU take turns.
 fn at_once(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure> {
     if is_scripted(plan) {
         return Ok(());
@@ -309,8 +301,7 @@ fn at_once(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure
     }
 }
 
-/// Does for open counters what [`check`] does for other counters: finds out whether they count, and
-/// whether all of them count at the same time.
+/// Finds out whether open counters count, and whether they do so at the same time.
 pub fn count_at_once(open: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Problem> {
     let groups = plan.groups().len();
     let result = counts(open, plan);
@@ -325,8 +316,7 @@ fn is_scripted(plan: &Plan) -> bool {
     plan.counters().iter().any(|c| matches!(c.source, Source::Sim(_)))
 }
 
-/// Returns the problem for groups that can be opened, but do not all fit into the PMU. `waits` is a
-/// counter of a group that had to wait.
+/// `waits` is a counter of a group that had to wait.
 fn take_turns(counters: &[Counter], waits: usize) -> Problem {
     let (waiting, others): (Vec<Counter>, Vec<Counter>) =
         counters.iter().cloned().partition(|c| c.group == counters[waits].group);
@@ -411,16 +401,16 @@ fn counts(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure>
 /// The answer to the question whether a counter opens and counts here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opens {
-    /// The counter works as the user typed it.
+    /// Works as the user typed it.
     Yes,
-    /// The counter works only with `:u`, because counting in the kernel is forbidden.
+    /// Works only with `:u`, because counting in the kernel is forbidden.
     OnlyUser,
-    /// The counter does not work.
+    /// Does not work.
     No(Problem),
 }
 
-/// Finds out whether a counter opens and counts here. If it does not because counting in the kernel
-/// is forbidden, tries it again with `:u`.
+/// Finds out whether a counter opens and counts here, or works with `:u` because counting in the
+/// kernel is forbidden.
 pub fn opens(counter: &Counter, machine: &Machine) -> Opens {
     match check_one(counter, machine) {
         Ok(()) => Opens::Yes,
@@ -440,8 +430,7 @@ model::named! {
         /// `perf_event_paranoid` must be at most 1, or the user needs CAP_PERFMON.
         User = "user",
         /// Any user can open it if `perf_event_paranoid` is at most 1, and a user with CAP_PERFMON
-        /// always can, because it also counts the kernel. For tracepoints, the user must be able to
-        /// read tracefs, too.
+        /// always can. For tracepoints, the user must also be able to read tracefs.
         Kernel = "kernel",
         /// Any user can open it if `perf_event_paranoid` is at most 0, or with CAP_PERFMON, because
         /// it counts all processes.
@@ -451,7 +440,6 @@ model::named! {
     }
 }
 
-/// Returns the privilege that a user needs to open `counter`.
 pub fn needs(counter: &Counter, machine: &Machine) -> Privilege {
     let Source::Perf(attr) = &counter.source else { return Privilege::Anyone };
     let is_core = |kind| machine.core_types().iter().any(|&(_, core)| core == kind);
@@ -477,10 +465,9 @@ fn has_filter(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.filter.is_some())
 }
 
-/// Returns whether this is a software counter that counts what the kernel does with a thread:
-/// context switches, migrations, cgroup switches (linux/perf_event.h). These happen in kernel mode.
-/// If the counter left out the kernel, it would always be 0, and a reader could take this for a
-/// measured 0.
+/// Returns whether this software counter counts what the kernel does with a thread: context
+/// switches, migrations, cgroup switches (linux/perf_event.h). Without the kernel, it would always
+/// be 0, which a reader could take for a measured 0.
 fn in_kernel_only(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.kind == 1 && matches!(attr.config, 3 | 4 | 11))
 }

@@ -38,7 +38,7 @@ pub struct Finding {
     pub level: Level,
     /// What the finding prevents or limits; `None` at [`Level::Ok`].
     pub prevents: Option<String>,
-    /// The reason, as a value from which the command line makes advice; `None` at [`Level::Ok`].
+    /// The reason, for advice; `None` at [`Level::Ok`].
     pub limit: Option<Limit>,
 }
 
@@ -52,7 +52,7 @@ impl Finding {
     }
 }
 
-/// The counters that the kernel lets this process open. Found out by opening `page-faults`.
+/// The counters that the kernel lets this process open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
     /// Whether counters of our own threads in user mode may be opened.
@@ -64,8 +64,8 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// Tries to open the counters. Returns `None` if the calls do not reach the kernel's rules,
-    /// because a seccomp filter stops them or the kernel has no perf.
+    /// Tries to open `page-faults`. Returns `None` if the calls do not reach the kernel's rules,
+    /// because of a seccomp filter or a kernel without perf.
     pub fn here(machine: &Machine) -> Option<Self> {
         killer::reaches_the_kernel().ok()?;
         let opens = |user_only: bool, target: Target| {
@@ -87,15 +87,14 @@ impl Allowed {
     }
 }
 
-/// Returns all findings, in the order in which the command line shows them. `library` is the path
-/// at which the agent's library should be.
+/// Returns all findings, in the order in which they are shown. `library` is the path at which the
+/// agent's library should be.
 pub fn examine(machine: &Machine, library: Option<&Path>) -> Vec<Finding> {
     let allowed = if machine.is_here() { Allowed::here(machine) } else { None };
     examine_allowed(machine, library, allowed)
 }
 
-/// Does what [`examine`] does, but does not open counters: `allowed` contains which counters may be
-/// opened on the machine. `None` if this is not known.
+/// Like [`examine`], but `allowed` says which counters may be opened. `None` if this is not known.
 pub fn examine_allowed(
     machine: &Machine,
     library: Option<&Path>,
@@ -185,9 +184,8 @@ fn nmi_watchdog(machine: &Machine) -> Option<Finding> {
     Some(Finding::ok(name, "on").at(Level::Note, prevents, Limit::NmiWatchdog))
 }
 
-/// Finds out whether programs may read hardware counters without a system call. On x86 the file
-/// `rdpmc` of the core's PMU in sysfs says so (arch/x86/events/core.c), on Arm a sysctl
-/// (Documentation/arch/arm64/perf.rst).
+/// On x86, the file `rdpmc` of the core's PMU in sysfs says whether programs may read hardware
+/// counters (arch/x86/events/core.c), on Arm a sysctl (Documentation/arch/arm64/perf.rst).
 fn user_reads(machine: &Machine) -> Option<Finding> {
     let name = "user-space reads";
     let slower = "reading hardware counters without a system call; each reading takes about ten times \
@@ -221,18 +219,16 @@ fn user_reads(machine: &Machine) -> Option<Finding> {
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 
-/// Returns whether this process has a capability to count that does not depend on
-/// `perf_event_paranoid`.
+/// Returns whether this process may count regardless of `perf_event_paranoid`.
 fn may_everything(machine: &Machine) -> bool {
     let caps = machine.capabilities().unwrap_or(0);
     let capable = caps >> CAP_PERFMON & 1 == 1 || caps >> CAP_SYS_ADMIN & 1 == 1;
     capable && !machine.in_user_namespace()
 }
 
-/// Finds out what `perf_event_paranoid` forbids this process. The number alone is not sufficient: a
-/// number above 2 forbids users every counter in kernels with a patch of Debian, Ubuntu or Android,
-/// and means the same as 2 in all other kernels. Capabilities and security modules also matter. So
-/// the finding uses the results of opening counters.
+/// The number alone does not say what is forbidden. A number above 2 forbids users every counter in
+/// kernels with a patch of Debian, Ubuntu or Android, and means the same as 2 in other kernels.
+/// Capabilities and security modules also matter. So opening counters decides.
 fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
     let name = "perf_event_paranoid";
     let Some(level) = machine.paranoid() else {
@@ -242,8 +238,7 @@ fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
             Limit::ParanoidUnknown,
         );
     };
-    // If opening counters could not be tried, the meaning of the level in kernels without patches
-    // is assumed.
+    // Without a trial, the level has its meaning in kernels without patches.
     let allowed = allowed.unwrap_or_else(|| match may_everything(machine) {
         true => Allowed { user: true, kernel: true, system: true },
         false => Allowed { user: level <= 2, kernel: level <= 1, system: level <= 0 },
@@ -330,7 +325,6 @@ fn container(machine: &Machine) -> Finding {
     }
 }
 
-/// Finds out whether the simplest software counters work in user mode, by opening them.
 fn software(machine: &Machine) -> Finding {
     let name = "counting";
     // `PERF_COUNT_SW_PAGE_FAULTS` and `PERF_COUNT_SW_TASK_CLOCK` (linux/perf_event.h).
@@ -394,7 +388,7 @@ const A_TRACEPOINT: &str = "sched/sched_switch";
 fn tracefs(machine: &Machine) -> Finding {
     let name = "tracefs";
     let prevents = "tracepoints (syscalls:sys_enter_openat)";
-    // The files can be unreadable for us even if everybody can read their directories.
+    // The files can be closed to us even if everybody can read their directories.
     let events = |at: &&str| {
         fs::read_dir(machine.path(&format!("{at}/events")))?;
         match machine.read(&format!("{at}/events/{A_TRACEPOINT}/id")) {

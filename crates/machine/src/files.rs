@@ -7,10 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 /// A machine, described by the files below its root.
 ///
-/// For the machine on which this program runs, files that are needed often, and that do not change
-/// while a command runs, are read only once: the files about the processor and about this process,
-/// and the list of PMUs. Clones share these contents; another [`Machine::here`] reads the files
-/// again.
+/// For the machine on which this program runs, the files about the processor and about this
+/// process, and the list of PMUs, are read only once. Clones share these contents.
 #[derive(Clone, Debug)]
 pub struct Machine {
     root: PathBuf,
@@ -33,13 +31,12 @@ pub const TRACEFS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"
 
 const CPUINFO: &str = "proc/cpuinfo";
 const STATUS: &str = "proc/self/status";
-/// The largest number of bytes of `/proc/cpuinfo` that are read. Only the first processor is
-/// needed, so reading stops at the empty line after it. The kernel produces the text while the file
-/// is read, and may interrupt each processor to get its frequency, which takes milliseconds for
-/// hundreds of processors.
+/// The largest number of bytes of `/proc/cpuinfo` that are read. Reading stops at the empty line
+/// after the first processor. The kernel produces the text while the file is read, and may
+/// interrupt each processor to get its frequency, which takes milliseconds for hundreds of
+/// processors.
 const CPUINFO_BYTES: usize = 16 * 1024;
-/// The number of bytes of `/proc/cpuinfo` that one read asks for: less than the text of one
-/// processor.
+/// One read asks for less than the text of one processor.
 const CPUINFO_STEP: usize = 1024;
 
 impl Default for Machine {
@@ -54,15 +51,14 @@ impl Machine {
         Self { root: "/".into(), known: Some(Arc::default()) }
     }
 
-    /// Returns a machine whose files are below `root` and not below `/`, for tests. Facts that are
-    /// not in files (CPUID, whether a counter opens) are those of the machine on which this program
-    /// runs, or are not known.
+    /// Returns a machine whose files are below `root`, for tests. Facts that are not in files
+    /// (CPUID, whether a counter opens) are those of this machine, or are not known.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into(), known: None }
     }
 
     /// Returns whether this is the machine on which this program runs, so that instructions and
-    /// system calls can be used to examine it.
+    /// system calls can examine it.
     pub fn is_here(&self) -> bool {
         self.root == Path::new("/")
     }
@@ -87,14 +83,13 @@ impl Machine {
         fs::read_to_string(self.path(path))
     }
 
-    /// Returns the content of a small file without white space at its ends, or `None` if it cannot
-    /// be read.
+    /// Returns the content of a small file without white space at its ends, if it can be read.
     pub fn read_trimmed(&self, path: &str) -> Option<String> {
         Some(self.read(path).ok()?.trim().to_owned())
     }
 
-    /// Returns the value after `key:` in a file with such lines (`/proc/self/status`,
-    /// `/proc/cpuinfo`).
+    /// Returns the value after `key:` in a file such as `/proc/self/status`. Of `/proc/cpuinfo`,
+    /// only the first processor counts.
     pub fn field(&self, path: &str, key: &str) -> Option<String> {
         let find = |text: &str| {
             let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
@@ -111,8 +106,6 @@ impl Machine {
         }
     }
 
-    /// Returns the content of a file. Of `/proc/cpuinfo`, it returns only the first processor and
-    /// the bytes that were read with it.
     fn start_of(&self, path: &str) -> Option<String> {
         let mut file = fs::File::open(self.path(path)).ok()?;
         let mut text = Vec::with_capacity(4 * CPUINFO_STEP);
@@ -181,8 +174,7 @@ impl Machine {
         })
     }
 
-    /// Returns the fact from which this process seems to run in a container, or `None` if there is
-    /// no such fact.
+    /// Returns the sign from which this process seems to run in a container, if there is one.
     pub fn container(&self) -> Option<String> {
         if self.exists(".dockerenv") {
             return Some("/.dockerenv exists".into());
@@ -200,8 +192,7 @@ impl Machine {
             .map(|sign| format!("control group of process 1 names {sign}"))
     }
 
-    /// Returns the hypervisor if this machine is its guest, or `None` if there is no sign of a
-    /// hypervisor.
+    /// Returns the name of the hypervisor if this machine seems to be its guest.
     pub fn virtualisation(&self) -> Option<String> {
         match &self.known {
             Some(known) => known.virtualisation.get_or_init(|| self.hypervisor()).clone(),
@@ -230,8 +221,7 @@ impl Machine {
         let vendor =
             dmi("sys_vendor").unwrap_or_default() + " " + &dmi("product_name").unwrap_or_default();
         let named = known.iter().find(|(sign, _)| vendor.contains(sign)).map(|(_, name)| *name);
-        // Some vendors, such as Google and Microsoft, also build physical machines, so their names
-        // alone are not enough.
+        // Some vendors, such as Google and Microsoft, also build physical machines.
         match (named, flagged) {
             (Some(name), true) => Some(name.into()),
             (Some(name @ ("QEMU" | "KVM" | "VirtualBox" | "Xen")), false) => Some(name.into()),
@@ -240,8 +230,7 @@ impl Machine {
         }
     }
 
-    /// Returns the PMUs of [`Machine::core_pmus`] with their types. There are several if there are
-    /// several kinds of cores.
+    /// Returns the PMUs of [`Machine::core_pmus`] with their types, one for each kind of cores.
     pub fn core_types(&self) -> Vec<(String, u32)> {
         let pmus = self.core_pmus().into_iter();
         let typed = pmus.filter_map(|pmu| {
@@ -252,8 +241,7 @@ impl Machine {
         typed.collect()
     }
 
-    /// Returns the names in sysfs of the PMUs of the processor's cores: `cpu`, `cpu_core`,
-    /// `armv8_pmuv3_0`, …
+    /// Returns the names in sysfs of the PMUs of the cores: `cpu`, `cpu_core`, `armv8_pmuv3_0`, …
     pub fn core_pmus(&self) -> Vec<String> {
         let mut pmus = self.list(DEVICES);
         pmus.retain(|p| {
@@ -264,8 +252,8 @@ impl Machine {
     }
 }
 
-/// Returns the processors of a list as the kernel writes it (`0,18-19`), or `None` if the list is
-/// empty or damaged.
+/// Returns the processors of a list as the kernel writes it (`0,18-19`), or `None` if it is empty
+/// or damaged.
 pub fn parse_cpus(text: &str) -> Option<Vec<u32>> {
     /// Limits the memory that a damaged file can make us allocate.
     const MOST: u32 = 65_536;

@@ -1,11 +1,11 @@
 //! Finds out whether a seccomp filter kills the process that calls `perf_event_open`.
 //!
 //! Most filters make the call fail, and then the command line can report what is forbidden. A
-//! filter that kills would end the whole command. So all code of the command line (not the agent in
-//! the recorded program) calls [`survivable`] (or another function of this module) before it opens
-//! a counter. If a filter is active, a child process makes the call, once per process. The child
-//! shares no memory with its parent (it is made by `clone` without flags, so that no handler of
-//! `pthread_atfork` runs and no SIGCHLD is sent) and makes only system calls.
+//! filter that kills would end the whole command. So the command line calls [`survivable`] (or
+//! another function of this module) before it opens a counter. If a filter is active, a child
+//! process makes the call, once per process. The child shares no memory with its parent. It is made
+//! by `clone` without flags, so that no handler of `pthread_atfork` runs and no SIGCHLD is sent. It
+//! makes only system calls.
 //!
 //! The agent makes no such child, because a fork inside of somebody else's program could do more
 //! harm than such a filter.
@@ -33,7 +33,7 @@ pub fn survivable() -> Result<(), OpenError> {
     }
 }
 
-/// Does what [`perf::reaches_the_kernel`] does, without the risk that a filter kills this process.
+/// Like [`perf::reaches_the_kernel`], without the risk that a filter kills this process.
 ///
 /// # Errors
 /// Fails for the same reasons as [`survivable`] and [`perf::reaches_the_kernel`].
@@ -42,8 +42,7 @@ pub fn reaches_the_kernel() -> Result<(), OpenError> {
     perf::reaches_the_kernel()
 }
 
-/// Checks that this process survives opening `plan`. It always does if no counter of the plan is
-/// opened in the kernel.
+/// Checks that this process survives opening `plan`.
 ///
 /// # Errors
 /// Fails if [`survivable`] fails. The error names the first counter that the kernel would open.
@@ -56,7 +55,7 @@ pub fn may_open(plan: &Plan) -> Result<(), OpenFailure> {
     }
 }
 
-/// Opens a counter and closes it again, to find out whether it can be opened.
+/// Finds out whether a counter can be opened, by opening and closing it.
 ///
 /// # Errors
 /// Fails if [`survivable`] fails, or with the error of the kernel.
@@ -69,7 +68,7 @@ pub fn try_open(attr: &PerfAttr, target: Target) -> Result<(), OpenError> {
 }
 
 /// Calls `perf_event_open` in a child, and returns whether that killed the child. Returns false if
-/// there can be no child, because then nothing is known.
+/// there can be no child.
 fn a_child_dies() -> bool {
     // SAFETY: `clone` without flags and without a stack is `fork`: the child goes on here with a
     // copy of everything. The child is the only thread of its process and makes only system calls.

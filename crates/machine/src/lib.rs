@@ -1,5 +1,5 @@
-//! Finds out what can be counted and recorded on this machine. The command line and the crates
-//! `measure` and `names` use this crate. The recorder inside a profiled program does not.
+//! Finds out what can be counted and recorded on this machine. The recorder inside a profiled
+//! program does not use this crate.
 //!
 //! | module | what |
 //! |---|---|

@@ -10,14 +10,14 @@
 //! ```
 //!
 //! **Rounds.** One round measures every roof once, for some milliseconds (main memory only in every
-//! third round), and there are many rounds. So the repetitions of one roof are spread over all of
-//! the measurement, and a program that disturbs some repetitions does not disturb all of them. The
-//! best repetition is the roof, because other programs can only make a machine slower. The median
-//! and the slowest repetition show how quiet the machine was.
+//! third round). So the repetitions of one roof are spread over all of the measurement, and a
+//! program that disturbs some of them does not disturb all. The best repetition is the roof,
+//! because other programs can only make a machine slower. The median and the slowest repetition
+//! show how quiet the machine was.
 //!
 //! **Assembly.** The loops are written in assembly, so that the measured instructions do not depend
-//! on the compiler and its options. A compiler may combine several scalar chains into one of
-//! vectors, and replace a loop that copies by a call of `memcpy`.
+//! on the compiler. A compiler may combine several scalar chains into one of vectors, and replace a
+//! loop that copies by a call of `memcpy`.
 
 mod compute;
 mod cpus;
@@ -32,17 +32,16 @@ use crate::Machine;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roofs {
-    /// Operations per second, from slow to fast instructions; for each instruction, with one core
-    /// and with all cores.
+    /// Operations per second, from slow to fast instructions, with one core and with all cores.
     pub compute: Vec<Compute>,
-    /// Bytes per second from levels of memory, from the nearest to the farthest.
+    /// Bytes per second, from the nearest level of memory to the farthest.
     pub memory: Vec<Memory>,
 }
 
 /// A rate of floating-point operations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compute {
-    /// Bits of one operand: 32 to 512. For a scalar instruction, this is the size of its number.
+    /// Bits of one operand: 32 to 512.
     pub bits: u32,
     /// Whether the operand is a single number, not a vector.
     pub scalar: bool,
@@ -66,14 +65,13 @@ pub struct Memory {
     pub kernel: Kernel,
     /// Number of cores that worked.
     pub cores: u32,
-    /// Number of bytes of the block (of memory) over which each core's loop goes.
+    /// Bytes of each core's block of memory.
     pub block: u64,
     /// Bytes per second as STREAM counts them: the bytes that instructions read and wrote.
     pub rate: Rate,
 }
 
 model::named! {
-    /// A loop that moves bytes.
     pub enum Kernel {
         /// The loop reads a block.
         Read = "read",
@@ -101,7 +99,6 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Returns the rates, or `None` without repetitions.
     fn of(mut found: Vec<f64>) -> Option<Self> {
         found.sort_by(f64::total_cmp);
         let median = *found.get(found.len() / 2)?;
@@ -123,20 +120,19 @@ pub enum RoofError {
     Thread(String),
 }
 
-/// A roof to measure.
 enum Part {
     Compute(compute::Loop),
     Memory(Option<u32>, Kernel),
 }
 
-/// The smallest number of rounds, however long they take.
+/// The smallest number of rounds.
 const FEWEST: u32 = 5;
-/// Memory is measured only in rounds whose number is divisible by this, because going over memory
-/// takes ten times as long as the rest.
+/// Memory is measured in rounds whose number is divisible by this, because going over memory takes
+/// ten times as long as the rest.
 const MEMORY_EACH: u32 = 3;
 
-/// Measures all roofs, in rounds, for about as long as `time`. Threads are pinned to the first
-/// processor of each core of `cpus`; all other threads of this process continue to run.
+/// Measures all roofs for about as long as `time`. Threads are pinned to the first usable processor
+/// of each core of `cpus`; other threads of this process continue to run.
 ///
 /// # Errors
 /// See [`RoofError`].

@@ -3,8 +3,7 @@
 //! The kernel saves and restores the counters of a thread whenever the thread leaves or enters a
 //! processor, even if nobody reads them. This matters for programs whose threads sleep and wake
 //! often. To measure it, two threads of this process wake each other in turn on one CPU, in batches
-//! with and without counters. The measurement takes about 5 ms, and does not touch the program that
-//! will be recorded.
+//! with and without counters. This takes about 5 ms.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,10 +13,9 @@ use crate::killer;
 use counters::plan::{Plan, SourceKind};
 use counters::thread::ThreadCounters;
 
-/// The number of batches of each kind. The median ignores the few batches that other programs
-/// disturbed.
+/// Batches of each kind. The median ignores the few that other programs disturbed.
 const BATCHES: usize = 7;
-/// The number of times that each thread wakes the other one in a batch.
+/// Turns of each thread in a batch.
 const TURNS: u32 = 60;
 
 /// The result, in ns of processor time.
@@ -33,9 +31,8 @@ pub struct Switches {
     pub added_range_ns: [f64; 2],
 }
 
-/// Measures the switches without counters, and with the counters of `plan`. Returns `None` if no
-/// counter of `plan` is opened in the kernel, if the kernel counts no switches for a thread, if
-/// threads cannot be kept on one CPU, or if the counters cannot be opened.
+/// Returns `None` if no counter of `plan` is opened in the kernel, if the kernel counts no switches
+/// for a thread, if threads cannot be kept on one CPU, or if the counters cannot be opened.
 pub fn measure(plan: &Plan) -> Option<Switches> {
     if !plan.groups().iter().any(|group| group.kind == SourceKind::Perf) {
         return None;
@@ -67,17 +64,15 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// Two threads that take turns.
 struct Pair {
-    /// Number of turns so far. The first thread takes the even turns. [`GIVEN_UP`] if a thread
-    /// failed.
+    /// Number of turns so far, or [`GIVEN_UP`]. The first thread takes the even turns.
     turn: AtomicU32,
     threads: [OnceLock<Thread>; 2],
 }
 
 const GIVEN_UP: u32 = u32::MAX;
 
-/// The time and the switches of one thread, or of both threads, in a batch.
+/// The time and the switches in a batch, of one thread or both.
 #[derive(Clone, Copy)]
 struct Batch {
     cpu_ns: u64,
@@ -89,8 +84,7 @@ impl Batch {
         self.cpu_ns as f64 / self.switches as f64
     }
 
-    /// Returns the sum of both threads, or `None` if they made too few switches, because they were
-    /// not on one CPU.
+    /// `None` if there were too few switches, because the threads were not on one CPU.
     fn and(self, other: Self) -> Option<Self> {
         let switches = self.switches + other.switches;
         (switches >= u64::from(TURNS))
@@ -99,7 +93,7 @@ impl Batch {
 }
 
 impl Pair {
-    /// Runs one of the two threads: batches without and with counters in turn.
+    /// Runs batches without and with counters in turn.
     fn run(&self, me: u32, cpu: usize, plan: &Plan) -> Option<Vec<Batch>> {
         let _ = self.threads[me as usize].set(thread::current());
         let other = loop {
@@ -136,7 +130,6 @@ impl Pair {
         })
     }
 
-    /// Waits for turn `number`, and passes the next turn to the other thread.
     fn take(&self, number: u32, other: &Thread) -> Option<()> {
         loop {
             match self.turn.load(Ordering::Acquire) {
@@ -152,7 +145,7 @@ impl Pair {
     }
 }
 
-/// Returns the processor time and the switches of the calling thread so far.
+/// Returns what the calling thread has used so far.
 fn used() -> Option<Batch> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `rusage` consists of integers, for which zeros are values.
@@ -172,7 +165,6 @@ fn current_cpu() -> Option<usize> {
     usize::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
-/// Keeps the calling thread on one CPU.
 fn stay_on(cpu: usize) -> Option<()> {
     // SAFETY: `cpu_set_t` consists of integers, whose zeros are the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };

@@ -40,7 +40,6 @@ fn what_the_kernel_itself_refuses() {
     unsafe { libc::close(leader) };
 }
 
-/// Makes perf_event_open fail with `errno` in this process, from now on.
 fn forbid_perf(errno: i32) -> bool {
     // `struct seccomp_data` begins with the number of the system call.
     let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
@@ -94,7 +93,6 @@ fn every_number_has_its_kind() {
     }
 }
 
-/// The message says that a seccomp filter, such as that of a container, refused the call.
 #[test]
 fn a_filter_is_explained() {
     let machine = Machine::here();
@@ -133,9 +131,7 @@ fn a_filter_is_explained() {
     }
 }
 
-/// Asking for the right to a software counter gives the same answer as opening it, and opens
-/// nothing. This is tried as the user that runs the tests, as a user without rights, and under a
-/// filter.
+/// Asking for the right to a software counter gives the same answer as opening it.
 #[test]
 fn a_right_is_asked_for_without_opening() {
     let agree = || {
@@ -163,8 +159,8 @@ fn a_right_is_asked_for_without_opening() {
     assert_eq!(code, 0, "under a filter");
 }
 
-/// A counter of events that happen only in the kernel would always be 0 with `:u`. So `check`
-/// refuses it with `:u`, and never proposes to add `:u`.
+/// With `:u`, a counter of events that happen only in the kernel would always be 0. So `check`
+/// refuses it, and does not propose `:u`.
 #[test]
 fn switches_are_not_counted_in_user_mode() {
     let machine = Machine::here();

@@ -71,8 +71,7 @@ fn a_good_machine_has_nothing_to_say() {
     }
 }
 
-/// Makes one change to the files of a machine without problems, and expects the finding that must
-/// follow.
+/// Each change to the files of a machine without problems leads to one finding.
 #[test]
 fn each_trouble_is_found() {
     type Change = fn(&Tree);
@@ -112,7 +111,7 @@ fn each_trouble_is_found() {
             "user-space reads", "perf_user_access=0", Level::Note, Some(Limit::NoUserAccess)),
         (|t| { t.remove("sys/bus/event_source/devices/cpu"); t.file("proc/sys/kernel/perf_user_access", "1\n") },
             "user-space reads", "perf_user_access=1", Level::Ok, None),
-        // The process has all capabilities of a user namespace, which do not allow counting.
+        // All capabilities of a user namespace do not allow counting.
         (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
             "perf_event_paranoid", "2", Level::Note, Some(Limit::KernelForbidden)),
         (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
@@ -145,8 +144,8 @@ fn each_trouble_is_found() {
     }
 }
 
-/// Opening counters shows what a level forbids. The level alone does not, because kernels differ
-/// above 2 (Debian has a patch), and because users have different rights.
+/// The level alone does not say what is forbidden, because kernels differ above 2 (Debian has a
+/// patch), and because users have different rights.
 #[test]
 fn a_level_forbids_what_was_refused() {
     let all = Allowed { user: true, kernel: true, system: true };
@@ -178,8 +177,7 @@ fn a_level_forbids_what_was_refused() {
     }
 }
 
-/// For a user without rights, at the level of this machine, the finding agrees with the result of
-/// opening counters by a plain system call.
+/// The finding agrees with the result of a plain system call.
 #[test]
 fn what_is_said_is_what_happens() {
     let machine = Machine::here();
@@ -214,7 +212,6 @@ fn what_is_said_is_what_happens() {
     }
 }
 
-/// The finding about locked memory names the number of counters that fit.
 #[test]
 fn room_for_mapped_counters() {
     let tree = good();
@@ -223,14 +220,12 @@ fn room_for_mapped_counters() {
     let all = examine(&Machine::at(&tree.root), None);
     let prevents = find(&all, "locked memory").prevents.clone().unwrap();
     assert!(prevents.contains("more than 96 hardware counters"), "{prevents}");
-    // Without a PMU no counter is mapped.
     tree.remove("sys/bus/event_source/devices/cpu");
     let all = examine(&Machine::at(&tree.root), None);
     assert_eq!(find(&all, "locked memory").level, Level::Ok);
     assert!(all.iter().all(|f| f.name != "user-space reads" && f.name != "nmi watchdog"));
 }
 
-/// tracefs is mounted, but this user may not read it.
 #[test]
 fn a_tracefs_that_may_not_be_read() {
     use std::os::unix::fs::PermissionsExt;
@@ -271,7 +266,6 @@ fn the_library() {
     assert_eq!(of(Some(missing.as_path())).level, Level::Problem);
 }
 
-/// Only the first processor is read, however long its lines are.
 #[test]
 fn the_first_processor_speaks_for_all() {
     let tree = Tree::new("cpuinfo");
@@ -306,7 +300,6 @@ fn signs_of_virtualisation() {
     assert_eq!(of(&[("sys/hypervisor/type", "xen\n")]).as_deref(), Some("xen"));
 }
 
-/// On the machine that runs the test, nothing panics, and every finding occurs once.
 #[test]
 fn this_machine() {
     let all = examine(&Machine::here(), None);

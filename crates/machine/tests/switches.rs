@@ -1,5 +1,4 @@
-//! Tests the measurement of context switches. Only properties that every measurement must have are
-//! tested.
+//! Tests the measurement of context switches, for properties that every measurement has.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -21,8 +20,8 @@ fn two_threads_take_turns_with_and_without_counters() {
     let Some(found) = switches::measure(&plan) else {
         return skip("threads cannot be kept on one CPU");
     };
-    // There are seven batches of 60 turns for each of two threads. A turn needs no switch if the
-    // other thread is still awake.
+    // There are seven batches of 60 turns for each thread. A turn needs no switch if the other
+    // thread is still awake.
     assert!(found.switches > 7 * 60, "{found:?}");
     assert!(found.bare_ns > 0.0 && found.added_ns >= 0.0, "{found:?}");
     let [least, most] = found.added_range_ns;
@@ -39,7 +38,7 @@ fn nothing_to_measure() {
     let simulated = sim("simulated", 0, &[SimReading { add: 1, ..SimReading::default() }]);
     assert_eq!(switches::measure(&plan(vec![simulated])), None);
     if can_count() {
-        // No kernel has a PMU with this type, so the counter cannot be opened.
+        // No PMU has this type.
         let nowhere = perf("nowhere", 0, PerfAttr { kind: u32::MAX, ..software(2) });
         assert_eq!(switches::measure(&plan(vec![nowhere])), None);
     }

@@ -37,7 +37,7 @@ fn measure() -> Result<(), Box<dyn std::error::Error>> {
     let (numbers, m) = counters.measure(|| (0..1_000_000).collect::<Vec<u64>>());
     println!("make a vector of 8 MB\n{m}\n");
 
-    // Use the same measurement again and again, so that nothing is allocated between begin and end.
+    // One measurement can be used again and again. Nothing is allocated between begin and end.
     let mut m = counters.measurement();
     for step in [1, 4_097] {
         counters.begin(&mut m)?;

@@ -27,12 +27,11 @@
 //! ```
 //!
 //! The recorder is `libcounterpoint.so` in this process, either preloaded or loaded with
-//! `RTLD_GLOBAL`. This Rust module does not link the recorder. It fills the struct of
-//! `include/counterpoint/collector.h`. That header also states the rules: the recorder calls a
-//! collector on the thread of the op, may call it on several threads at once, and does not count
-//! the collector's time as time of the op. Around a call of a collector, this module neither
-//! allocates memory nor takes a lock. If a collector panics, the panic is caught and counted as the
-//! loss `collector_failed`, and the values of that call are missing.
+//! `RTLD_GLOBAL`. The recorder calls a collector on the thread of the op, may call it on several
+//! threads at once, and does not count the collector's time as time of the op (see
+//! `include/counterpoint/collector.h`). Around a call of a collector, this module neither allocates
+//! memory nor takes a lock. If a collector panics, the panic is caught and counted as the loss
+//! `collector_failed`, and the values of that call are missing.
 
 use std::ffi::{CStr, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -57,35 +56,34 @@ pub enum Kind {
     Text = 4,
 }
 
-/// Describes one of the values that a collector returns for each op.
+/// The name and the kind of a value that a collector returns for each op.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
-    /// The name under which reports show the slot's values. It must be unique among the slots of
-    /// all collectors.
+    /// The name in reports. It must be unique among the slots of all collectors.
     pub name: &'static CStr,
     /// The kind of the slot's values.
     pub kind: Kind,
 }
 
-/// A type of yours that reads values before and after each op.
+/// Reads values before and after each op.
 pub trait Collector: Send + Sync + 'static {
-    /// Returns the collector's slots, which must always be the same. There must be at least one,
-    /// and all collectors together can have sixteen. The collector must resolve and open what it
-    /// needs before it is registered.
+    /// Returns the collector's slots, which must not change. There must be at least one, and all
+    /// collectors together can have sixteen. The collector must resolve and open what it needs
+    /// before it is registered.
     fn slots(&self) -> &[Slot];
 
     /// Begins to measure an op. `device` is the device of the op's last tensor argument, or the
     /// first CPU if the op has no tensor argument. Returns a state of at most [`LARGEST_STATE`],
-    /// which the recorder passes to `stop`. Returns `None` if the collector has no values for this
-    /// device; then `stop` is not called. For an op that throws, `stop` is not called, either.
+    /// which the recorder passes to `stop`, or `None` if the collector has no values for this
+    /// device. `stop` is not called for an op that throws.
     fn start(&self, device: Device) -> Option<u64>;
 
     /// Ends the measurement of an op, and fills the slots. A slot that is not filled is missing,
-    /// which is not the same as 0.
+    /// which is not 0.
     fn stop(&self, state: u64, values: &mut Values<'_>);
 }
 
-/// The largest state that `start` may return. A larger one counts as a failure of the collector.
+/// The largest state that `start` may return. A larger one counts as a failure.
 pub const LARGEST_STATE: u64 = u64::MAX - 2;
 const NOTHING: u64 = u64::MAX;
 const FAILED: u64 = u64::MAX - 1;
@@ -126,9 +124,8 @@ impl Values<'_> {
     }
 }
 
-/// A registered collector. The recorder calls it until this value is dropped. The collector's
-/// memory is kept until the process ends, because another thread may still be in one of the
-/// collector's functions.
+/// A registered collector. The recorder calls it until this value is dropped. Its memory is kept
+/// until the process ends, because another thread may still be in one of its functions.
 #[derive(Debug)]
 pub struct Registered {
     number: i32,
@@ -159,7 +156,7 @@ pub enum Error {
     SameName,
 }
 
-/// Registers `collector` with the recorder of this process, which calls it from the next op on.
+/// Registers `collector` with the recorder of this process.
 ///
 /// # Errors
 /// Fails if there is no recorder in this process, or if the recorder refuses this collector.
@@ -203,7 +200,7 @@ fn c_struct<C: Collector>(collector: &'static C, slots: &[c::Slot]) -> c::Collec
     }
 }
 
-/// Returns the collector's state as the bits of a pointer. Nothing dereferences this pointer.
+/// Returns the collector's state as the bits of a pointer that nothing dereferences.
 unsafe extern "C" fn start<C: Collector>(this: *mut c_void, device: Device) -> *mut c_void {
     // SAFETY: `register` gave the recorder a leaked `C`, which it passes here.
     let collector = unsafe { &*this.cast::<C>() };
@@ -238,8 +235,7 @@ unsafe extern "C" fn stop<C: Collector>(
 mod tests {
     use super::*;
 
-    /// A collector that returns the state and the device that it was given. For the device ids 97
-    /// to 99, it panics or fills a slot that it does not have; for 96, it has no values.
+    /// Returns the state and the device that it was given.
     struct Echo;
 
     impl Collector for Echo {

@@ -8,24 +8,21 @@ use names::NameError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// A group of pinned counters (`:D`) lost its place on the PMU and is in error state. Later
-    /// readings may work.
+    /// A group of pinned counters (`:D`) lost its place on the PMU. Later readings may work.
     #[error("read counters: a group is in error state (pinned, and not on the PMU)")]
     Group,
     /// The program closed the file descriptors of the counters. Open the counters again.
     #[error("read counters: the program closed their descriptors")]
     Lost,
-    /// The measurement was started with other counters. The call that failed has not changed the
-    /// measurement.
+    /// The measurement was started with other counters. It has not changed.
     #[error("read counters: the measurement was started with other counters")]
     OtherCounters,
-    /// This process is a forked child, and the counters count its parent. Open new counters in the
-    /// child.
+    /// This process is a forked child, and the counters count its parent. Open new counters.
     #[error("read counters: they were opened before a fork and count the parent")]
     Forked,
 }
 
-/// The error of counters that could not be opened.
+/// The error of opening counters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.message)]
 pub struct Error(Box<Told>);
@@ -46,8 +43,7 @@ pub enum ErrorKind {
     Plan(PlanError),
     /// The kernel refused to open a counter, or there was no memory.
     Open(OpenError),
-    /// The counters can be opened, but they do not count, or they cannot all count at the same
-    /// time.
+    /// The counters can be opened, but do not count, or cannot all count at the same time.
     DoesNotCount,
 }
 

@@ -8,8 +8,8 @@ use model::{Scale, Unit, scaled};
 use crate::error::ReadError;
 use counters::{Coverage, Plan, Readings};
 
-/// Two readings of the same counters. [`Measurement::value`] finds a value by the counter's name as
-/// it was typed, with modifiers (`page-faults:u`).
+/// Two readings of the same counters. A value is found by the counter's name as it was typed, with
+/// modifiers (`page-faults:u`).
 #[derive(Clone)]
 pub struct Measurement {
     plan: Arc<Plan>,
@@ -27,11 +27,9 @@ pub struct Count<'m> {
     pub unit: Unit,
     /// The size of one step of a value, in `unit`. It is 1 for all but a few PMUs.
     pub scale: Scale,
-    /// Number of the counter's group, from 0. Only counters of the same group may be divided by one
-    /// another.
+    /// Number of the counter's group, from 0. Only values of the same group may be divided.
     pub group: u16,
-    /// The number of steps by which the counter advanced while it ran; `None` if it could not be
-    /// read.
+    /// The number of steps by which the counter advanced; `None` if it could not be read.
     pub raw: Option<u64>,
     /// For which part of the time between the two readings the counter ran.
     pub coverage: Coverage,
@@ -42,13 +40,12 @@ impl Measurement {
         Self { plan, begin: Readings::new(), end: Readings::new(), problem: None }
     }
 
-    /// Returns whether the measurement belongs to the counters of this plan.
     #[inline]
     pub(crate) fn is_of(&self, plan: &Arc<Plan>) -> bool {
         Arc::ptr_eq(&self.plan, plan)
     }
 
-    /// Prepares the measurement for a start with this plan, even if it was made for another plan.
+    /// Prepares the measurement for a start, even if it was made for another plan.
     #[inline]
     pub(crate) fn begin_anew(&mut self, plan: &Arc<Plan>) {
         if !Arc::ptr_eq(&self.plan, plan) {
@@ -60,7 +57,7 @@ impl Measurement {
     }
 
     /// Returns the exact count. `None` if there is no such counter, if it could not be read, or if
-    /// it ran for only a part of the time (see [`Measurement::estimate`]).
+    /// it ran for only a part of the time.
     pub fn value(&self, name: &str) -> Option<u64> {
         self.count(name)?.exact()
     }
@@ -70,8 +67,8 @@ impl Measurement {
         self.count(name)?.estimate()
     }
 
-    /// Returns everything that is known about one counter. If there is no counter with exactly this
-    /// name, a name without modifiers also finds a counter with modifiers.
+    /// Returns everything that is known about one counter. If no counter has this name, a name
+    /// without modifiers also finds a counter with modifiers.
     pub fn count(&self, name: &str) -> Option<Count<'_>> {
         let whole = self.counts().find(|count| count.name == name);
         whole.or_else(|| self.counts().find(|count| without_modifiers(count.name) == name))
@@ -90,14 +87,13 @@ impl Measurement {
     }
 
     /// Returns for how many nanoseconds the group was enabled: the time that the thread spent on a
-    /// processor between the two readings. `None` if the group was not read.
+    /// processor. `None` if the group was not read.
     pub fn enabled_ns(&self, group: usize) -> Option<u64> {
         let first = usize::from(self.plan.groups().get(group)?.first);
         Some(self.end.enabled(first)?.wrapping_sub(self.begin.enabled(first)?))
     }
 
-    /// Returns the error of [`Counters::measure`](crate::Counters::measure), if there was one. The
-    /// values that the error is about are missing.
+    /// Returns the error of [`Counters::measure`](crate::Counters::measure), if there was one.
     pub fn problem(&self) -> Option<ReadError> {
         self.problem
     }
@@ -109,14 +105,14 @@ impl Measurement {
 }
 
 impl Count<'_> {
-    /// Returns the count, or `None` unless the counter ran all the time.
+    /// Returns the count if the counter ran all the time.
     pub fn exact(&self) -> Option<u64> {
         self.raw.filter(|_| self.coverage == Coverage::Whole)
     }
 
-    /// Returns the count. If the counter ran for only a part of the time, the count is scaled to
-    /// the whole time ([`model::scaled`]). This is right only if the counter would have advanced
-    /// equally fast in the rest of the time. `None` if it never ran.
+    /// Returns the count, scaled to the whole time if the counter ran for only a part of it
+    /// ([`model::scaled`]). This is right only if the counter would have advanced equally fast in
+    /// the rest. `None` if it never ran.
     pub fn estimate(&self) -> Option<u64> {
         match self.coverage {
             Coverage::Whole => self.raw,
@@ -135,8 +131,8 @@ impl Count<'_> {
     }
 }
 
-/// Writes a table with one line for each counter: value (`–` if there is none), name, unit, and a
-/// note if the value is missing or an estimate.
+/// Writes a line for each counter: value (`–` if there is none), name, unit, and a note if the
+/// value is missing or an estimate.
 impl fmt::Display for Measurement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows: Vec<[String; 3]> = self.counts().map(row).collect();
@@ -161,8 +157,7 @@ impl fmt::Debug for Measurement {
     }
 }
 
-/// Returns the name without its modifiers: `cycles` for `cycles:uD`. The letters have the same
-/// meaning as in `names::Modifiers`.
+/// `cycles` for `cycles:uD`. The letters are those of `names::Modifiers`.
 fn without_modifiers(name: &str) -> &str {
     match name.rsplit_once(':') {
         Some((head, letters)) if letters.chars().all(|c| "ukhGHIpD".contains(c)) => head,
@@ -191,7 +186,7 @@ fn row(count: Count<'_>) -> [String; 3] {
     [value, name, note]
 }
 
-/// Returns the number with commas: `1,234,567` for 1234567.
+/// Returns `1,234,567` for 1234567.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

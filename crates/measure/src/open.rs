@@ -12,8 +12,8 @@ use crate::measurement::Measurement;
 
 /// Open counters of one thread. See the [crate](crate) for an overview.
 ///
-/// Dropping this value closes the counters, which cannot fail. If a forked child uses its copy of
-/// this value, it gets [`ReadError::Forked`], because the counters count the parent.
+/// Dropping this value closes the counters, which cannot fail. In a forked child, the counters
+/// report [`ReadError::Forked`], because they count the parent.
 pub struct Counters {
     thread: ThreadCounters<'static>,
     plan: Arc<Plan>,
@@ -39,10 +39,9 @@ impl Builder {
         self
     }
 
-    /// Counts in user mode only: what the kernel does for the thread is not counted. If
-    /// `perf_event_paranoid` is 2, this is the only way to count without privileges. It has the
-    /// effect of `:u` after each name that has no modifier for modes and that can be counted in
-    /// user mode.
+    /// Counts in user mode only. If `perf_event_paranoid` is 2, this is the only way to count
+    /// without privileges. It acts like `:u` after each name that has no modifier for modes and can
+    /// be counted in user mode.
     pub fn user_only(mut self) -> Self {
         self.user_only = true;
         self
@@ -58,15 +57,14 @@ impl Builder {
     }
 
     /// Counts another thread of this or another process, by its kernel thread id (`gettid`), from
-    /// the moment of opening. The thread may run already, and may end at any time. If it runs on
-    /// another processor, each reading takes about 18 µs, because the kernel interrupts that
-    /// processor.
+    /// the moment of opening. The thread may end at any time. If it runs on another processor, each
+    /// reading takes about 18 µs, because the kernel interrupts that processor.
     pub fn thread(mut self, tid: i32) -> Self {
         self.thread = tid;
         self
     }
 
-    /// Always reads by system calls, never in user mode (see [`Plan::kernel_reads_only`]).
+    /// Reads by system calls, not in user mode (see [`Plan::kernel_reads_only`]).
     pub fn kernel_reads_only(mut self) -> Self {
         self.kernel_reads = true;
         self
@@ -75,10 +73,8 @@ impl Builder {
     /// Opens the counters, which count from now on. This takes some microseconds for each counter,
     /// and 0.1 ms more if there are several groups, to check that the groups do not take turns.
     ///
-    /// # Errors
     /// The error says what failed, for which counter or thread, and why. If each counter works
-    /// alone but not all of them work together, the error also says which of them do. No counter
-    /// stays open.
+    /// alone but not all of them work together, the error also says which of them do.
     pub fn open(self) -> Result<Counters, Error> {
         let machine = Machine::here();
         let text = match self.groups.as_slice() {
@@ -102,14 +98,14 @@ impl Builder {
         let target = Target { pid: self.thread, cpu: -1 };
         let open = match Counters::from_plan(plan.clone(), target) {
             Ok(open) => open,
-            // Open each counter alone, to find out whether one of them fails or only all together.
+            // Opens each counter alone, to find out whether one of them fails or only all together.
             Err(error) if target == Target::CALLING_THREAD => {
                 let report = check::check(plan.counters(), &machine);
                 return Err(report.problem().map_or(error, |p| Error::problem(p.clone())));
             }
             Err(error) => return Err(error),
         };
-        // The counters of another thread may stand still, because the thread may not be running.
+        // The thread may not be running, so its counters may stand still.
         if self.multiplex || target != Target::CALLING_THREAD {
             return Ok(open);
         }
@@ -131,8 +127,7 @@ impl Counters {
         Self::builder().group(names).open()
     }
 
-    /// Opens counters with options: several groups, another thread, user mode only, or more
-    /// counters than the machine has.
+    /// Opens counters with options.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -140,7 +135,7 @@ impl Counters {
     /// Opens counters whose names are already resolved, and does not check that they count.
     ///
     /// # Errors
-    /// The error says which counter could not be opened first, and why.
+    /// The error names the first counter that could not be opened, and says why.
     pub fn from_plan(plan: Plan, target: Target) -> Result<Self, Error> {
         let plan = Arc::new(plan);
         // SAFETY: the plan is on the heap and is not changed any more. `Counters` keeps the plan as
@@ -161,7 +156,6 @@ impl Counters {
         Ok(counters)
     }
 
-    /// Returns the counters if all of them count at the same time, and an error otherwise.
     fn examined(mut self) -> Result<Self, Error> {
         match check::count_at_once(&mut self.thread, &self.plan) {
             Ok(()) => Ok(self),
@@ -180,17 +174,16 @@ impl Counters {
         (result, m)
     }
 
-    /// Makes an empty measurement of 2.7 kB for [`Counters::begin`] and [`Counters::end`], which
-    /// allocate nothing. It can be used again and again.
+    /// Makes an empty measurement of 2.7 kB for [`Counters::begin`] and [`Counters::end`]. It can
+    /// be used again and again.
     pub fn measurement(&self) -> Measurement {
         Measurement::new(Arc::clone(&self.plan))
     }
 
-    /// Reads the counters as the start of `m`, and removes its earlier values.
+    /// Reads the counters as the start of `m`, whose earlier values are removed.
     ///
     /// # Errors
-    /// Fails if some values could not be read. They are missing in `m`; the other values are
-    /// correct.
+    /// Fails if some values could not be read. These are missing in `m`; the others are correct.
     #[inline]
     pub fn begin(&mut self, m: &mut Measurement) -> Result<(), ReadError> {
         m.begin_anew(&self.plan);
@@ -216,7 +209,7 @@ impl Counters {
         judged(self.thread.read(&mut m.end))
     }
 
-    /// Returns the counters, in the order of their names.
+    /// Returns the counters, in the order in which they were named.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }

@@ -1,5 +1,4 @@
-//! Contains the Rust examples of docs/measure.md. The second test compares their lines with the
-//! lines of this file, so that the page shows what is compiled and run here.
+//! Contains the Rust examples of docs/measure.md, so that they are compiled and run.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -66,7 +65,6 @@ fn the_examples_run() {
         return eprintln!("SKIPPED: page-faults:u does not open here");
     };
     let histogram = hot_loop(&mut counters).unwrap();
-    // A counter that was not opened has no value.
     assert_eq!(histogram.0, [None; 7]);
 }
 

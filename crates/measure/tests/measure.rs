@@ -32,7 +32,6 @@ fn a_closure_is_measured_and_its_result_comes_back() {
     let count = m.count("minor-faults:u").unwrap();
     assert_eq!((count.group, count.coverage), (0, Coverage::Whole));
     assert_eq!(m.to_string(), "700  page-faults:u\n700  minor-faults:u");
-    // Software counters have no page that allows reading in user mode.
     assert!(!counters.user_reads());
 }
 
@@ -45,7 +44,6 @@ fn begin_and_end_reuse_one_measurement() {
     let mut counters = builder.user_only().open().unwrap();
     let mut m = counters.measurement();
     assert_eq!(m.value("page-faults"), None, "nothing was measured");
-    // The number of pages to touch is chosen when the test runs.
     let mut random = std::process::id() as usize;
     let mut expected = Vec::new();
     let mut counted = Vec::new();
@@ -60,14 +58,14 @@ fn begin_and_end_reuse_one_measurement() {
         counters.end(&mut m).unwrap();
         let faults = m.value("page-faults").unwrap();
         assert_eq!(m.value("dummy"), Some(0));
-        // A second end after the same begin must count everything since that begin.
+        // A second end counts everything since the same begin.
         memory.touch_page(pages);
         counters.end(&mut m).unwrap();
         if round > 0 {
             assert_eq!(m.value("page-faults"), Some(faults + 1), "round {round}");
             assert_eq!(m.value("minor-faults"), m.value("page-faults"));
         }
-        // This is not done earlier, because a vector that grows also touches pages.
+        // A vector that grows also touches pages, so this comes last.
         expected.push(pages as u64);
         counted.push(faults);
     }
@@ -89,14 +87,12 @@ fn a_measurement_belongs_to_its_counters() {
     assert_eq!(other.end(&mut m), Err(ReadError::OtherCounters));
     one.end(&mut m).unwrap();
     assert_eq!(m.value("dummy:u"), Some(0));
-    // After the begin with `other`, the measurement belongs to these counters.
     other.begin(&mut m).unwrap();
     other.end(&mut m).unwrap();
     assert_eq!(m.counts().count(), 2);
 }
 
-/// The four simulated counters are exact, counted for a part of the time, never counted, and not
-/// readable. A measurement must distinguish all four.
+/// The four counters are exact, counted for a part of the time, never counted, and not readable.
 #[test]
 fn missing_is_never_zero() {
     let mut counters = Counters::builder()
@@ -131,12 +127,11 @@ fn errors_say_what_failed_on_what_and_why() {
     if !can_count() {
         return;
     }
-    // There is no thread with this number, because it is too large.
     let error = Counters::builder().group(["dummy:u"]).thread(0x7fff_ffff).open().unwrap_err();
     assert_eq!(error.to_string(), "open dummy:u on thread 2147483647: ESRCH");
     let ErrorKind::Open(open) = error.kind() else { panic!("{error:?}") };
     assert_eq!(open.kind, OpenErrorKind::NoSuchThread);
-    // Ask for five breakpoints, of which x86-64 has four.
+    // x86-64 has four breakpoints.
     if cfg!(target_arch = "x86_64") {
         let value = 0u64;
         let at = &raw const value as usize;
@@ -153,8 +148,7 @@ fn errors_say_what_failed_on_what_and_why() {
     }
 }
 
-/// Counts another thread, which runs before the counters are opened and ends before the last
-/// reading.
+/// The thread runs before the counters are opened and ends before the last reading.
 #[test]
 fn another_thread_is_counted_from_outside() {
     if !can_count() {
@@ -190,7 +184,6 @@ fn another_thread_is_counted_from_outside() {
     assert!(own.value("page-faults:u").unwrap() < 100, "{own}");
     drop(to_worker);
     worker.join().unwrap();
-    // After the thread has ended, its count can still be read.
     counters.end(&mut m).unwrap();
     assert!(m.value("page-faults:u").unwrap() >= 321);
 }
@@ -211,13 +204,11 @@ fn a_forked_child_is_told_and_reads_nothing() {
         i32::from(!(forked && begin && m.value("page-faults:u").is_none()))
     });
     assert_eq!(code, 0);
-    // The parent's counters must still work.
     counters.begin(&mut m).unwrap();
     counters.end(&mut m).unwrap();
     assert!(m.value("page-faults:u").is_some());
 }
 
-/// After the counters are dropped, none of their mappings and file descriptors is left.
 #[test]
 fn dropping_closes_and_unmaps() {
     if !can_count() {

@@ -1,5 +1,4 @@
-//! Defines activities: timed work on devices and in runtimes, in terms that do not depend on a
-//! vendor.
+//! Defines activities: timed work on devices and in runtimes, independent of a vendor.
 //!
 //! ```text
 //!  a name in a trace or a configuration        what it means        what it was called
@@ -8,8 +7,8 @@
 //! ```
 //!
 //! A [`Kind`] is one of a fixed list of generic kinds, or is registered at run time. A [`Label`] is
-//! the name that an activity came with. The label has a kind and keeps the original name, so that
-//! output can use either [`Vocabulary`].
+//! the name that an activity came with. The label keeps the original name, so that output can use
+//! either [`Vocabulary`].
 //!
 //! | module | content |
 //! |---|---|
@@ -30,7 +29,7 @@ pub use words::{CorrelationId, DeviceId, FlowKind, StreamId, Value};
 /// The kind of work that an activity is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// One of the kinds that all producers (plugins, importers of traces) share.
+    /// A kind that all producers (plugins, importers of traces) share.
     Generic(Generic),
     /// A kind that was registered at run time: `producer << 16 | number`, see [`Registry`].
     Registered(u32),
@@ -79,7 +78,7 @@ crate::numbered! {
 }
 
 impl Generic {
-    /// Returns the name that programs which read Kineto's traces are most likely to expect.
+    /// Returns the name that readers of Kineto's traces probably expect.
     pub fn kineto_name(self) -> &'static str {
         match self {
             Self::Memcpy => "gpu_memcpy",
@@ -124,10 +123,10 @@ impl From<Generic> for Kind {
 /// The set of names that an output uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Vocabulary {
-    /// [`Generic::name`]: one name per kind, whoever produced the activity.
+    /// [`Generic::name`]: one name per kind.
     Generic,
     /// The name with which the activity was recorded, or [`Generic::kineto_name`] if that was a
-    /// generic name. Tools that look for `cuda_runtime` need this.
+    /// generic name. Tools that look for `cuda_runtime` need this vocabulary.
     #[default]
     Kineto,
 }

@@ -14,13 +14,13 @@
 //! A bucket is represented by its middle, which differs from each value in the bucket by at most
 //! 1/128 of that value: by half of the width 2ᵉ, and the values are at least 64·2ᵉ.
 //!
-//! The numbers of buckets are stored in files, so they must never change. Signed numbers of 64
-//! bits, which query engines use for durations, need only the buckets below 3,712.
+//! The numbers of buckets are stored in files, so they must never change. Non-negative signed
+//! numbers of 64 bits, which query engines use for durations, need the buckets below 3,712.
 
 /// The number of buckets that values of 64 bits need.
 pub const BUCKETS: u16 = 3776;
 
-/// Returns the bucket of a value, which is below [`BUCKETS`].
+/// Returns the bucket of a value.
 #[inline]
 pub fn bucket_of(value: u64) -> u16 {
     // The shift is at most 57, and the bucket at most 3,775.
@@ -55,14 +55,12 @@ mod tests {
             (Some(127), Some(129), Some(258))
         );
         assert_eq!((middle_of(3775), middle_of(3776)), (Some(255 << 56), None));
-        // Each middle is in its own bucket, and each bucket is above the one before it.
         for bucket in 0..BUCKETS {
             assert_eq!(middle_of(bucket).map(bucket_of), Some(bucket));
         }
     }
 
-    /// The first and the last value of each bucket are in it, so every value of 64 bits is in a
-    /// bucket, and the middle is at most 1/128 away.
+    /// Checks the first and the last value of each bucket.
     #[test]
     fn buckets_have_all_values_of_64_bits() {
         let mut next = 0;

@@ -1,14 +1,14 @@
 //! Lists the names of columns, and decides which of them a user's metric must not use.
 //!
 //! Views show users' metrics, and the values of users' collectors, next to their own columns. A
-//! metric with the name of a view's own column would replace the column or be mistaken for it. Two
-//! names count as the same if they differ only in case, in the separators of their words (spaces,
-//! `_`, `-`) or in a unit at their end (`duration`, `Duration (us)`, `duration_ns`).
+//! metric with the name of a view's own column could be mistaken for it. Two names count as the
+//! same if they differ only in case, in the separators of their words (spaces, `_`, `-`) or in a
+//! unit at their end (`duration`, `Duration (us)`, `duration_ns`).
 
-/// The columns of all views, without units. docs/schema.md lists the columns of the
-/// machine-readable formats, and a test of the command line compares that list with its output.
+/// The columns of views, without units. docs/schema.md lists the columns of the machine-readable
+/// formats.
 const RESERVED: [&str; 58] = [
-    // These are columns of the report of the Python package.
+    // The report of the Python package.
     "name",
     "duration",
     "total duration",
@@ -21,7 +21,7 @@ const RESERVED: [&str; 58] = [
     "imbalance",
     "timing",
     "hash",
-    // These are columns of `counterpoint ops`.
+    // `counterpoint ops`.
     "op",
     "arguments",
     "kind",
@@ -41,7 +41,7 @@ const RESERVED: [&str; 58] = [
     "serial regions",
     "incomplete regions",
     "failed",
-    // These are columns of `counterpoint export`.
+    // `counterpoint export`.
     "pid",
     "process",
     "thread",
@@ -66,7 +66,7 @@ const RESERVED: [&str; 58] = [
     "duration ticks",
     "pass",
     "role",
-    // These are arguments of events in traces.
+    // Arguments of events in traces.
     "machine",
     "task",
     "workgroup",
@@ -75,7 +75,7 @@ const RESERVED: [&str; 58] = [
 /// Units at the end of a name, without parentheses.
 const UNITS: [&str; 8] = ["ns", "us", "µs", "μs", "ms", "s", "bytes", "%"];
 
-/// Returns the significant characters of a name: in lower case, with words separated by one space.
+/// Returns a name in lower case, with its words separated by one space and without a unit.
 fn parts(name: &str) -> impl Iterator<Item = char> + '_ {
     let mut last = ' ';
     without_unit(name).chars().flat_map(char::to_lowercase).filter_map(move |c| {
@@ -86,11 +86,11 @@ fn parts(name: &str) -> impl Iterator<Item = char> + '_ {
     })
 }
 
-/// Returns the name without separators at both ends and without a unit at its end.
+/// Returns the name without a unit at its end.
 fn without_unit(name: &str) -> &str {
     let name = name.trim_matches(separates);
     for unit in UNITS {
-        // `(us)` is a unit at the end of any name; without parentheses, a separator must precede
+        // `(us)` is a unit at the end of any name. Without parentheses, a separator must precede
         // it.
         if let Some(rest) = name.strip_suffix(')').and_then(|n| before(n, unit))
             && let Some(rest) = rest.strip_suffix('(')
@@ -105,7 +105,7 @@ fn without_unit(name: &str) -> &str {
     name
 }
 
-/// Returns the text before the unit, if the text ends with the unit, in upper or lower case.
+/// Returns the text before the unit. Case is ignored.
 fn before<'a>(text: &'a str, unit: &str) -> Option<&'a str> {
     let (rest, end) = text.split_at_checked(text.len().checked_sub(unit.len())?)?;
     end.eq_ignore_ascii_case(unit).then_some(rest)
@@ -155,7 +155,7 @@ mod tests {
         assert!(same("L2 hits (%)", "l2_hits"));
         assert!(!same("l2 hits", "l2 misses"));
         assert!(!same("page-faults:u", "page-faults"));
-        // The last letter is part of a word and not a unit.
+        // The last letters are parts of words and not units.
         assert!(!same("cache misses", "cache misse"));
         assert!(!same("bonus", "bon"));
         assert!(!same("high bytes", "high"));

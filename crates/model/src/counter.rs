@@ -1,14 +1,13 @@
-//! Defines a counter after its name was resolved, with all data that is needed to open it.
+//! Defines a counter after its name was resolved, with the data that is needed to open it.
 //!
-//! The crate `names` builds [`Counter`]s from the names that people type. The command line stores
-//! them in the run file, and the agent in the recorded program opens them. Counters of one `group`
-//! are opened as one kernel group and read together, so only they may be divided by one another.
+//! The crate `names` builds [`Counter`]s from the names that people type. Counters of one `group`
+//! are read together, so only they may be divided by one another.
 
 use std::ffi::CString;
 use std::fmt;
 
-/// The maximum number of counters that one run can record. Masks with one bit for each counter
-/// therefore fit in 32 bits, and the buffers of the hot path have a fixed size.
+/// The maximum number of counters of a run. Masks with one bit for each counter fit in 32 bits, and
+/// the buffers of the hot path have a fixed size.
 pub const MAX_COUNTERS: usize = 32;
 
 crate::numbered! {
@@ -35,7 +34,7 @@ impl fmt::Display for Unit {
 }
 
 /// The amount, in the counter's [`Unit`], for which one step of the raw value stands. It is finite
-/// and above 0. Recordings contain raw values, and views multiply them by the scale.
+/// and above 0. Recordings contain raw values.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Scale(f64);
 
@@ -46,7 +45,7 @@ impl Scale {
     /// The scale of raw values that are already in the unit.
     pub const ONE: Self = Self(1.0);
 
-    /// Creates a scale. Returns `None` if the factor is not finite or not above 0.
+    /// Creates a scale, if the factor is finite and above 0.
     pub fn new(factor: f64) -> Option<Self> {
         (factor.is_finite() && factor > 0.0).then_some(Self(factor))
     }
@@ -66,13 +65,12 @@ impl Default for Scale {
 /// The threads or CPUs whose occurrences a counter counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// The occurrences in one thread. If the counter is opened for a CPU instead, it counts the
-    /// occurrences on this CPU.
+    /// One thread. If the counter is opened for a CPU instead, it counts on this CPU.
     #[default]
     Thread,
-    /// The occurrences in a package, a die, a memory controller and so on. Such a counter can only
-    /// be opened for all threads (pid −1), once on each of these CPUs (`cpumask` of its PMU). Its
-    /// value is the sum over these CPUs. The agent never opens it.
+    /// A package, a die, a memory controller and so on. Such a counter can only be opened for all
+    /// threads (pid −1), once on each of these CPUs (`cpumask` of its PMU). Its value is the sum
+    /// over these CPUs.
     Cpus(Vec<u32>),
 }
 
@@ -90,14 +88,14 @@ pub struct Counter {
     pub name: String,
     /// The unit of the counter's values after multiplication by `scale`.
     pub unit: Unit,
-    /// The value of one step of a raw value, in `unit`.
+    /// The value of one step.
     pub scale: Scale,
-    /// The threads or CPUs whose occurrences the counter counts.
+    /// Where occurrences are counted.
     pub scope: Scope,
     /// The group of the run to which the counter belongs, from 0. Counters of a group are adjacent
-    /// in the run's list, and all have the same kind of [`Source`].
+    /// in the run's list, and have the same kind of [`Source`].
     pub group: u16,
-    /// The source of the counter's values.
+    /// Where the values come from.
     pub source: Source,
 }
 
@@ -119,8 +117,7 @@ pub enum Source {
 }
 
 /// The part of the kernel's `struct perf_event_attr` that identifies a counting (not sampling)
-/// counter; see perf_event_open(2) for each field. The other fields (the read format, the size, and
-/// whether the counter is enabled) are set by the code that opens the counter.
+/// counter; see perf_event_open(2) for each field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PerfAttr {
     /// PMU type: `PERF_TYPE_*` or the number in sysfs `…/devices/<pmu>/type`.
@@ -154,22 +151,22 @@ pub struct PerfAttr {
     /// The file that a uprobe probes. The kernel takes the address of this string in `config1`.
     pub path: Option<CString>,
     /// The condition of a tracepoint, in the kernel's filter language
-    /// (Documentation/trace/events.rst). The filter is set after the counter was opened, so
-    /// occurrences before the counter's first reading are not filtered.
+    /// (Documentation/trace/events.rst). It is set after the counter was opened.
     pub filter: Option<CString>,
 }
 
-/// The readings of a simulated counter, in the order in which one thread takes them: reading 0 is
+/// The readings of a simulated counter, in the order in which one thread takes them. Reading 0 is
 /// taken at the begin of the thread's first call, reading 1 at the end of this call (or at the
 /// begin of a call inside of it), and so on. After the last reading the script starts over, and the
-/// values continue from where they were (so a script of `0,5` counts 5 in every call).
+/// values continue from where they were. So a script of `0,5` counts 5 in each call that contains
+/// no other call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimScript {
     /// The amounts that the readings *add* to the counter.
     pub readings: Vec<SimReading>,
 }
 
-/// One scripted step. See [`SimScript`].
+/// One step of a [`SimScript`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimReading {
     /// The amount that is added to the value, wrapping at 2⁶⁴ like the kernel's 64-bit counts.

@@ -4,8 +4,7 @@
 //!
 //! Source: include/linux/errno.h of Linux 6.18.
 
-/// Returns the name and meaning of an internal error number (512 and above); `None` for every other
-/// number.
+/// Returns the name and meaning of an internal error number (512 and above).
 pub fn kernel_only(errno: i32) -> Option<(&'static str, &'static str)> {
     Some(match errno {
         512 => ("ERESTARTSYS", "interrupted by a signal; the kernel should have tried again"),

@@ -14,13 +14,12 @@ pub fn escape(name: &str) -> String {
     pattern
 }
 
-/// Whether `pattern` matches `name`. The time is linear for patterns with one star, and never worse
-/// than the product of both lengths. The function does not recurse or allocate.
+/// Whether `pattern` matches `name`. The time is at most the product of both lengths. The function
+/// does not recurse or allocate.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);
-    // The positions in pattern and name at which to continue if the last star must match one byte
-    // more.
+    // Where to continue in pattern and name if the last star must match one byte more.
     let mut retry: Option<(usize, usize)> = None;
     while n < name.len() {
         match pattern.get(p) {

@@ -1,6 +1,6 @@
 //! Defines Counterpoint's vocabulary: counters, their units, and the ways in which data can be
-//! lost. All other crates use these types. This crate performs no I/O and has no unsafe code and no
-//! dependencies, because the recorder, which runs inside of other people's processes, contains it.
+//! lost. This crate performs no I/O and has no unsafe code and no dependencies, because it is a
+//! part of the recorder, which runs inside of other people's processes.
 //!
 //! | module | content |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | [`counter`] | [`Counter`], [`Source`], [`PerfAttr`], [`SimScript`], [`Unit`], [`Scale`], [`Scope`]: a counter after name resolution |
 //! | [`errno`] | error numbers that only the kernel has |
 //! | [`glob`] | patterns for names |
-//! | [`loss`] | [`Loss`]: every named way to lose or distort data |
+//! | [`loss`] | [`Loss`]: the named ways to lose or distort data |
 //! | [`metric`] | [`Metric`]: values computed from counters of one group, with units |
 //! | [`named!`], [`numbered!`] | one list for the variants, names and numbers of an enum |
 //! | [`scale`] | [`scaled`]: an estimate from a counter that ran part of the time |

@@ -1,6 +1,5 @@
-//! Lists all losses: each way in which data can be lost or distorted has a name, a severity and an
-//! explanation. Hot paths count losses by number, and every view shows the losses that are not
-//! zero.
+//! Lists the losses: ways in which data can be lost or distorted. Each has a name, a severity and
+//! an explanation. Hot paths count losses by number.
 //!
 //! The numbers of losses are part of the file format: append new losses, and never reorder them.
 
@@ -27,10 +26,10 @@ macro_rules! losses {
         }
 
         impl Loss {
-            /// All losses that this version knows, in the order of their numbers.
+            /// All losses, in the order of their numbers.
             pub const ALL: &'static [Loss] = &[ $( Loss::$variant, )* ];
 
-            /// Returns the name that views and schemas use, in `snake_case`.
+            /// Returns the name in `snake_case`.
             pub fn name(self) -> &'static str {
                 match self { $( Loss::$variant => $name, )* }
             }
@@ -40,8 +39,7 @@ macro_rules! losses {
                 match self { $( Loss::$variant => Severity::$severity, )* }
             }
 
-            /// Returns a text that explains what happened, which data is missing because of it, and
-            /// what helps.
+            /// Returns an explanation.
             pub fn help(self) -> &'static str {
                 match self { $( Loss::$variant => $help, )* }
             }
@@ -173,7 +171,7 @@ losses! {
     60 RecordingInvalid "recording_invalid" Missing
         "recordings of a host's own profiler that were left out because the host leaves them invalid: another profiler of the process was prepared, started or stopped while they ran, or they were stopped on another thread than they were started on";
     61 Inconsistent "inconsistent" Distorted
-        "rows in which what was to be subtracted for the recorder contradicts what was recorded; the view shows all values as they were recorded. Please report it";
+        "rows in which what was to be subtracted for the recorder contradicts what was recorded (the view then shows all values as they were recorded), or times of threads and costs that contradict each other. Please report it";
     62 DeviceWorkUntimed "device_work_untimed" Missing
         "commands that programs gave to a device and that have no times, because they failed, had not ended when the recording did, or the device gave none; they are in no total";
 }
@@ -183,12 +181,12 @@ impl Loss {
     /// below it.
     pub const CAPACITY: usize = 64;
 
-    /// Returns the loss with this number, or `None` if a later version wrote it.
+    /// Returns the loss with this number, or `None` if this version does not know it.
     pub fn from_number(n: usize) -> Option<Self> {
         Self::ALL.get(n).copied()
     }
 
-    /// Returns the loss's number in the file format.
+    /// Returns the number in the file format.
     pub fn number(self) -> usize {
         self as usize
     }

@@ -21,20 +21,17 @@
 //! ```
 //!
 //! A dash inside a word belongs to the word: `cache-misses` is a counter, `a - b` is a difference.
-//! A slash always divides. Names with slashes, commas or other special characters must be quoted:
-//! `"msr/tsc/" / duration`.
+//! Names with slashes, commas or other special characters must be quoted: `"msr/tsc/" / duration`.
 //!
 //! # Invariants
-//! - All counters of a metric belong to one group, so their values were read together, over the
-//!   same interval. `duration` is the time of exactly the calls whose values are in the sums,
-//!   `calls` is the number of these calls, and `dispatches` is the number of their dispatches. All
-//!   three can be combined with any group.
+//! - All counters of a metric belong to one group, so their values were read together. `duration`
+//!   is the time of the calls whose values are in the sums, `calls` is the number of these calls,
+//!   and `dispatches` is the number of their dispatches. These three can be combined with any
+//!   group.
 //! - A number that is combined with a sum applies to each call: in `64B / duration` each call moved
-//!   64 bytes, and in `duration - 5us` 5 µs are subtracted from each call. So the metric of a row
-//!   is the same as the metric of each call if all calls are equal, however many there are.
-//! - An undefined value is missing: a division by zero, or an overflow. It is never NaN, never
-//!   infinite, and never replaced by 0.
-//! - An expression has at most [`MOST_BYTES`] bytes and [`MOST_DEPTH`] levels, which bounds every
+//!   64 bytes, and in `duration - 5us` 5 µs are subtracted from each call.
+//! - An undefined value is missing, and not replaced by 0: a division by zero, or an overflow.
+//! - An expression has at most [`MOST_BYTES`] bytes and [`MOST_DEPTH`] levels, which bounds the
 //!   recursion.
 
 mod bind;
@@ -59,12 +56,12 @@ pub const MOST_BYTES: usize = 1024;
 /// Maximum nesting depth of parentheses, functions and signs.
 pub const MOST_DEPTH: usize = 64;
 
-/// A metric as it was written, before the counters of a run are known.
+/// A metric before the counters of a run are known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
     /// The name that views show.
     pub name: String,
-    /// The text after the equals sign, including the unit: the input of [`Metric::of`].
+    /// The text after the equals sign, including the unit.
     pub expression: String,
     root: Node<Name>,
     declared: Option<MetricUnit>,
@@ -87,8 +84,7 @@ impl Metric {
         Self::at(name.trim(), expression, offset)
     }
 
-    /// Creates a metric from its name and its expression, which have the form of [`Metric::name`]
-    /// and [`Metric::expression`].
+    /// Creates a metric from its name and its expression.
     ///
     /// # Errors
     /// Returns an error with the byte offset in `expression`.
@@ -104,7 +100,7 @@ impl Metric {
     }
 }
 
-/// Writes the metric in a canonical form, with every operation in parentheses.
+/// Writes the metric in a canonical form.
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} = {}", self.name, self.root)?;
@@ -115,7 +111,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// A counter's name and its byte offset in the expression.
+/// A counter's name and its byte offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Name {
     text: String,

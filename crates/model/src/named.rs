@@ -23,7 +23,7 @@ macro_rules! named {
             /// All variants, in the order of the list.
             $visible const ALL: [Self; [$(Self::$variant),+].len()] = [$(Self::$variant),+];
 
-            /// Returns the name in documents and tables.
+            /// Returns the name.
             $visible fn name(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
             }
@@ -49,7 +49,7 @@ macro_rules! numbered {
         $crate::named!(@words $visible $name $($variant = $word),+);
 
         impl $name {
-            /// Returns the variant with this number, or `None` if this version does not know it.
+            /// Returns the variant with this number, if this version knows it.
             $visible fn from_u8(number: u8) -> Option<Self> {
                 match number {
                     $($number => Some(Self::$variant),)+

@@ -1,25 +1,20 @@
 //! Finds the known names that are closest to a typed name, for "did you mean".
 
-/// Returns up to three of `known`, closest first. Names come first if they begin with the typed
-/// text, if their words begin with its letters (`pf` for `page-faults`), or if they are few edits
-/// away. Names that only contain the text come after them.
+/// Returns up to three of `known`, closest first. Names that only contain the text come last.
 pub fn closest<'k>(typed: &str, known: impl Iterator<Item = &'k str>) -> Vec<&'k str> {
     let typed = typed.to_ascii_lowercase();
     let letters = typed.chars().count();
-    // With three letters or fewer, two edits can turn most words into most others, so fewer edits
-    // are allowed.
+    // With three letters or fewer, two edits can turn most words into most others.
     let far = if letters <= 3 { letters / 2 } else { 2.max(letters / 3) };
     let mut near: Vec<(bool, usize, &str)> = known
         .filter_map(|name| {
             let lower = name.to_ascii_lowercase();
             let begins = letters >= 2 && (lower.starts_with(&typed) || initials(&lower) == typed);
             let contains = letters >= 4 && lower.contains(&typed);
-            // The number of edits is at least the difference of the lengths.
             if !contains && !begins && lower.chars().count().abs_diff(letters) > far {
                 return None;
             }
             let edits = distance(&typed, &lower);
-            // A typing error ranks before a longer name that begins the same way.
             let close = edits <= far;
             (close || begins || contains).then_some((!(begins || close), edits, name))
         })
@@ -29,15 +24,14 @@ pub fn closest<'k>(typed: &str, known: impl Iterator<Item = &'k str>) -> Vec<&'k
     near.into_iter().take(3).map(|(_, _, name)| name).collect()
 }
 
-/// Returns the first letters of a name's words: `pf` for `page-faults`.
+/// Returns the first letters of a name's words.
 fn initials(name: &str) -> String {
     let words = name.split(|c: char| !c.is_alphanumeric());
     words.filter_map(|word| word.chars().next()).collect()
 }
 
 /// Returns the number of edits between two strings. An edit inserts, deletes or replaces a
-/// character, or swaps two neighbours (the "optimal string alignment" distance). It is computed row
-/// by row.
+/// character, or swaps two neighbours (the "optimal string alignment" distance).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = vec![0; b.len() + 1];
@@ -82,7 +76,7 @@ mod tests {
         assert!(closest("zzz", known.into_iter()).is_empty());
         assert_eq!(closest("pf", known.into_iter()), ["page-faults"]);
         assert_eq!(closest("cyc", known.into_iter()), ["cycles"]);
-        // Two edits can turn any short word into any other.
+        // For short words, two edits are too many.
         assert!(closest("r", ["cs"].into_iter()).is_empty());
         assert!(closest("rss", ["cs"].into_iter()).is_empty());
     }

@@ -1,4 +1,4 @@
-//! Tests activity kinds: every published name, names that are registered, and lists.
+//! Tests activity kinds: published names, names that are registered, and lists.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -26,8 +26,7 @@ const MAIN: &str = "CPU_OP USER_ANNOTATION GPU_USER_ANNOTATION GPU_MEMCPY GPU_ME
     COLLECTIVE_COMM PRIVATEUSE1_RUNTIME PRIVATEUSE1_DRIVER XPU_SCOPE_PROFILER XPU_SYNC \
     HARDWARE_COUNTERS";
 
-/// The generic kinds with the names that mean each, from the specification and not from the table
-/// under test.
+/// The generic kinds with their names, from the specification and not from the table under test.
 const MEANING: &[(&str, &str)] = &[
     ("cpu_op", "cpu_op"),
     ("user_annotation", "user_annotation"),
@@ -65,7 +64,7 @@ fn every_published_name_parses() {
             assert!(names::names(published).any(|n| n == lower), "{name} not in {published:?}");
         }
     }
-    // The constant CONCURRENT_KERNEL prints as `kernel`. Both are names of that list.
+    // The constant CONCURRENT_KERNEL prints as `kernel`.
     for (list, published, more) in [
         (PR_1212, Published::Pr1212, 1),
         (PR_1148, Published::Pr1148, 1),
@@ -89,8 +88,7 @@ fn names_have_the_right_kind_and_are_kept() {
             let kineto = registry.name(label, Vocabulary::Kineto);
             if name == *generic {
                 assert_eq!(kineto, kind.kineto_name());
-                // The name that consumers of Kineto's traces look for is itself a name of that
-                // kind.
+                // The name that consumers of Kineto's traces look for also means that kind.
                 assert_eq!(registry.kind(registry.parse(kineto).unwrap()), kind.into());
             } else {
                 assert_eq!(kineto, name);
@@ -160,8 +158,7 @@ fn registered_kinds_have_numbers_of_their_producer() {
     assert_eq!(registry.register(one, "one too many", None), Err(RegisterError::Full));
 }
 
-/// torch before 1.12 wrote `Kernel` and `Runtime`. They keep their spelling and mean the generic
-/// kinds.
+/// torch before 1.12 wrote `Kernel` and `Runtime`.
 #[test]
 fn names_in_files_are_kept_exactly() {
     let mut registry = Registry::new();
@@ -173,7 +170,7 @@ fn names_in_files_are_kept_exactly() {
     assert_eq!(registry.name(kernel, Vocabulary::Generic), "kernel");
     assert_eq!(registry.note(file, "Kernel"), Ok(kernel));
     assert_eq!(registry.note(file, "kernel"), Ok(Generic::Kernel.into()));
-    // Names that no list can contain are still valid names in files.
+    // Names that no list can contain are valid in files.
     let odd = registry.note(file, "a, b").unwrap();
     assert_eq!(registry.original(odd), "a, b");
     assert!(matches!(registry.kind(odd), Kind::Registered(_)));

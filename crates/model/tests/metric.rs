@@ -14,7 +14,6 @@ fn counts<'n>(names: &[&'n str]) -> Vec<Operand<'n>> {
     names.iter().map(|name| operand(name, Unit::Count, 0)).collect()
 }
 
-/// Returns the counters of a run for the tables below.
 fn run() -> Vec<Operand<'static>> {
     vec![
         operand("cycles", Unit::Cycles, 0),
@@ -35,8 +34,7 @@ fn bound(text: &str) -> Bound {
     metric.bind(&run()).unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
-/// Returns the value of the expression `text`, with 1, 2, 3, … for its counters and a duration of
-/// 10 ns.
+/// Returns the value of an expression whose counters are 1, 2, 3, … and whose duration is 10 ns.
 fn value(text: &str) -> Option<f64> {
     let bound = bound(&format!("x = {text}"));
     let values: Vec<f64> = (1..=bound.counters.len()).map(|v| v as f64).collect();
@@ -45,7 +43,7 @@ fn value(text: &str) -> Option<f64> {
 
 #[test]
 fn values_and_units() {
-    // The counters get the values 1, 2, … in the order of the run's list, and not of the
+    // The counters have the values 1, 2, … in the order of the run's list, and not of the
     // expression: in `instructions / cycles`, `cycles` is 1.
     #[rustfmt::skip]
     let golden = [
@@ -75,28 +73,28 @@ fn values_and_units() {
         ("instructions + cache-misses", Some(3.0), "count"),
         ("1000 * cache-misses / instructions", Some(2_000.0), "ratio"),
         ("1 - instructions / (4 * cycles)", Some(0.5), "ratio"),
-        // Expressions with minus signs and dashes.
+        // Minus signs and dashes.
         ("cycles - 3", Some(-2.0), "cycles"),
         ("cycles -3", Some(-2.0), "cycles"),
         ("cycles- 3", Some(-2.0), "cycles"),
         ("-cycles", Some(-1.0), "cycles"),
         ("--cycles", Some(1.0), "cycles"),
         ("2 - -cycles", Some(3.0), "cycles"),
-        // Operations are computed from left to right, and products before sums.
+        // Precedence.
         ("cycles - 3 - 4", Some(-6.0), "cycles"),
         ("12 / instructions / 3 * 2", Some(8.0), "ratio"),
         ("1 + 2 * cycles", Some(3.0), "cycles"),
         ("(1 + 2) * instructions", Some(3.0), "count"),
         ("min(cycles, 7, 0.5) + max(cycles)", Some(1.5), "cycles"),
         ("max(task-clock, 5ns)", Some(5.0), "ns"),
-        // These are expressions with numbers.
+        // Numbers.
         ("cycles * 1.5e3", Some(1_500.0), "cycles"),
         ("cycles * 2Ki", Some(2_048.0), "cycles"),
         ("cycles * .5M", Some(500_000.0), "cycles"),
         ("cycles * 50%", Some(0.5), "cycles"),
         ("read + 1KiB", Some(1_025.0), "bytes"),
         ("duration + 1ms + 1µs", Some(1_001_010.0), "ns"),
-        // These are expressions with names.
+        // Names.
         ("CPU-CYCLES", Some(1.0), "cycles"),
         ("perf::CYCLES", Some(1.0), "cycles"),
         ("PAPI_TOT_INS", Some(1.0), "count"),
@@ -106,7 +104,7 @@ fn values_and_units() {
         ("migrations", Some(1.0), "count"),
         // One step of `energy` is a quarter of its unit.
         ("energy * 2", Some(0.5), "count"),
-        // These expressions have no value.
+        // No value.
         ("cycles / 0", None, "cycles"),
         ("0 / (cycles - cycles)", None, "ratio"),
         ("cycles / (instructions - 2)", None, "ratio"),
@@ -207,7 +205,7 @@ fn depth() {
     std::thread::Builder::new().stack_size(2 << 20).spawn(test).unwrap().join().unwrap();
 }
 
-/// A random number generator that gives the same numbers on every machine: Knuth's MMIX multiplier.
+/// A random number generator with Knuth's MMIX multiplier.
 struct Random(u64);
 
 impl Random {
@@ -220,8 +218,8 @@ impl Random {
 
 const NAMES: [&str; 4] = ["a", "b-c", "d:u", "e/f=1/"];
 
-/// Returns a random expression as text, and its value, computed at the same time. The levels follow
-/// the grammar: 0 is a sum, 1 a product, 2 a factor.
+/// Returns a random expression, and its value, computed at the same time. The levels follow the
+/// grammar: 0 is a sum, 1 a product, 2 a factor.
 fn random(r: &mut Random, depth: u64, level: u64, values: &[f64]) -> (String, Option<f64>) {
     let space = |r: &mut Random| " ".repeat(r.below(3) as usize);
     let finite = |v: f64| Some(v).filter(|v| v.is_finite());
@@ -295,7 +293,7 @@ fn random_expressions() {
         let of: Vec<f64> = bound.counters.iter().map(|i| values[*i]).collect();
         let value = bound.value(1.0, &of);
         assert_eq!(value, expected, "round {round}: {text} of {values:?}");
-        // The printed form has the same value after it is parsed again.
+        // The printed form has the same value.
         let again = Metric::parse(&metric.to_string()).unwrap();
         assert_eq!(again.bind(&operands).unwrap().value(1.0, &of), expected, "{metric}");
         match value {
@@ -306,7 +304,7 @@ fn random_expressions() {
     assert!(defined > 5_000 && undefined > 100, "{defined} {undefined}");
 }
 
-/// No text makes the parser panic, and the printed form of every accepted text is accepted again.
+/// Random texts do not make the parser panic, and the printed form of an accepted text is accepted.
 #[test]
 fn random_text() {
     let pieces = [
@@ -341,11 +339,10 @@ fn builtins_are_offered_where_they_can_be_formed() {
     assert_eq!(list(&counts(&["cycles"])), ["frequency"]);
     assert_eq!(list(&counts(&["cycles", "instructions"])), ["ipc", "cpi", "frequency"]);
     assert_eq!(list(&counts(&["cpu-cycles:u", "PAPI_TOT_INS:u"])), ["ipc", "cpi", "frequency"]);
-    // These counters are not in one group, or do not count in the same modes.
+    // Not in one group, or not in the same modes.
     let apart = [operand("cycles", Unit::Cycles, 0), operand("instructions", Unit::Count, 1)];
     assert_eq!(list(&apart), ["frequency"]);
     assert_eq!(list(&counts(&["cycles:u", "instructions:k"])), ["frequency"]);
-    // Metrics that can be formed twice get distinct names.
     let twice = counts(&["cycles:u", "instructions:k", "cycles:k", "instructions:u"]);
     assert_eq!(
         names_offered(&twice),
@@ -358,7 +355,6 @@ fn builtins_are_offered_where_they_can_be_formed() {
             ("frequency:k".into(), vec![2]),
         ]
     );
-    // Every built-in metric parses and can be formed.
     for builtin in BUILTINS {
         let metric = builtin.metric().unwrap_or_else(|| panic!("{}", builtin.name));
         let names = [
@@ -388,8 +384,7 @@ fn builtins_are_offered_where_they_can_be_formed() {
 }
 
 /// The inputs are counts of pipeline slots as processors would report them. The expected parts were
-/// computed from them on paper. No such processor was used: the tests only show the arithmetic, and
-/// which of two formulas of one name is chosen.
+/// computed on paper. No such processor was used.
 #[test]
 fn top_down_metrics_by_vendor() {
     let counts = |names: &[&'static str]| -> Vec<Operand<'static>> {
@@ -438,7 +433,7 @@ fn top_down_metrics_by_vendor() {
         ("core-bound", 5.0),
     ];
     expect(values(&intel), &[first, second].concat());
-    // There are 100 cycles with six slots each.
+    // 100 cycles with six slots each.
     let zen4 = [
         ("ls_not_halted_cyc", 100.0),
         ("ex_ret_ops", 240.0),
@@ -454,19 +449,15 @@ fn top_down_metrics_by_vendor() {
         ("backend-bound", 35.0),
         ("smt-contention", 5.0),
     ];
-    // The parts must add up to all slots, which are 100 %.
     assert_eq!(parts.iter().map(|(_, part)| part).sum::<f64>(), 100.0);
     expect(values(&zen4), &parts);
-    // The name finds the formula whose counters are there.
     let of_zen4 = named_builtin("retiring", &counts(&["ls_not_halted_cyc", "ex_ret_ops"])).unwrap();
     assert!(of_zen4.expression.contains("ls_not_halted_cyc"));
     assert!(named_builtin("retiring", &[]).unwrap().expression.contains("topdown"));
-    // With only some of the counters, there is no metric.
     expect(values(&intel[..4]), &[]);
 }
 
-/// There are three calls of 10 ns each, with 4 cycles each. A number that is combined with a sum
-/// applies to each call.
+/// Three calls of 10 ns each, with 4 cycles each.
 #[test]
 fn a_number_beside_a_sum_stands_for_each_call() {
     let cycles = Operand { name: "cycles", unit: Unit::Cycles, scale: 1.0, group: 0 };

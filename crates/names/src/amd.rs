@@ -7,13 +7,12 @@
 //! places of the configuration: event[7:0] | umask << 8 | event[11:8] << 32. (The original hook
 //! added umask · 256 to the event, which selects another counter if the event is above 0xff.)
 //!
-//! The original hook also had names that begin with `l3_`; they are left out. They count the cache
+//! The original hook also had names that begin with `l3_`. They are left out: they count the cache
 //! of a whole core complex and belong to another PMU (`amd_l3/…/`), which cannot count a single
-//! thread. On the PMU of a core, the numbers of these events have another meaning.
+//! thread.
 //!
-//! The numbers have this meaning only on family 19h, and Zen 3 does not have all of them. On other
-//! processors the names are refused, because a number with another meaning gives a count that looks
-//! right.
+//! Zen 3, of the same family, does not have all of these counters. On other processors the names
+//! are refused, because a number with another meaning gives a count that looks right.
 
 use std::sync::OnceLock;
 
@@ -27,12 +26,11 @@ use machine::Machine;
 
 const TYPE_RAW: u32 = 4;
 const FAMILY: &str = "25";
-/// Events that Zen 3, the older half of the family, does not have: the events in libpfm4 4.13's
-/// table `amd64_fam19h_zen4` that are not in `amd64_fam19h_zen3`.
+/// Events that Zen 3 does not have: the events in libpfm4 4.13's table `amd64_fam19h_zen4` that are
+/// not in `amd64_fam19h_zen3`.
 const NOT_ON_ZEN3: [u16; 13] =
     [0x02, 0x08, 0x0a, 0x0b, 0x0c, 0x0d, 0xd6, 0x120, 0x1a0, 0x1c1, 0x1c2, 0x1c8, 0x1c9];
 
-/// One counter of the table.
 struct Known {
     name: &'static str,
     event: u16,
@@ -60,18 +58,16 @@ fn row(line: &'static str) -> Option<Known> {
     Some(Known { name, event, config: config(event, mask), unit, description: fields.next()? })
 }
 
-/// Whether a model of family 19h is Zen 3. Its models are 00h to 0fh, 2xh, 4xh and 5xh (perf's
-/// `mapfile.csv`).
+/// Whether a model of family 19h is Zen 3 (perf's `mapfile.csv`).
 fn is_zen3(model: &str) -> bool {
     model.parse::<u32>().is_ok_and(|model| matches!(model >> 4, 0 | 2 | 4 | 5))
 }
 
-/// Returns the event of a PAPI preset for floating-point operations on this processor, or `None` if
-/// the processor has no such event. The event is 0x03 on all processors from Zen on, but the unit
-/// masks differ: the first generation has one for each precision, later generations have one for
-/// each operation, and Zen 4 has one more, for bfloat16. Kernels before 5.6 count the event
-/// wrongly: it can grow by more than 15 in a cycle, and these kernels do not combine two counters
-/// for such an event.
+/// Returns the event of a PAPI preset for floating-point operations on this processor. The event is
+/// 0x03 on processors from Zen on, but the unit masks differ: the first generation has one for each
+/// precision, later generations have one for each operation, and Zen 4 has one more, for bfloat16.
+/// Kernels before 5.6 count the event wrongly: it can grow by more than 15 in a cycle, and these
+/// kernels do not combine two counters for such an event.
 ///
 /// Sources: `papi_events.csv` of PAPI for Zen 1 to 3 (RETIRED_SSE_AVX_OPERATIONS,
 /// RETIRED_SSE_AVX_FLOPS:ANY), libpfm4 4.13 for Zen 4, `amdzen5/floating-point.json` of Linux 6.12
@@ -98,7 +94,6 @@ pub(crate) fn papi(preset: &str, machine: &Machine) -> Option<Resolved> {
     Some(Resolved::new(Source::Perf(attr), Unit::Count))
 }
 
-/// The [`NameSource`] of AMD's names.
 pub(crate) struct Amd(pub Machine);
 
 impl NameSource for Amd {

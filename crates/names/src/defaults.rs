@@ -1,5 +1,5 @@
-//! Chooses the counters of a recording without `-e`. For each kind of device, these are the
-//! counters in its environment variable if that is set, or else its default set.
+//! Chooses the counters of a recording without `-e`: for each kind of device, those in its
+//! environment variable, or else its default set.
 //!
 //! ```text
 //!  -e LIST                         comes first (not handled here)
@@ -20,7 +20,7 @@ use machine::check::{Opens, Problem, all_at_once, check, opens, user_only};
 /// The chosen counters, with notes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
-    /// The counters. Empty if nothing can be counted here, or only by system calls.
+    /// Empty if nothing can be counted here, or only by system calls.
     pub counters: Vec<Counter>,
     /// Sentences about counters that are left out, or that count only user mode.
     pub notes: Vec<String>,
@@ -28,13 +28,13 @@ pub struct Defaults {
     pub skipped: Vec<Skipped>,
 }
 
-/// A kind of device that was asked for but whose counters cannot be counted.
+/// A kind of device whose counters cannot be counted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no counters of {device}: {}", missing.what)]
 pub struct Skipped {
-    /// The name of the kind, as in [`DeviceKind::name`].
+    /// As in [`DeviceKind::name`].
     pub device: &'static str,
-    /// PAPI's name of the component that would count it.
+    /// PAPI's name of the component.
     pub component: &'static str,
     /// The reason.
     pub missing: Missing,
@@ -44,9 +44,9 @@ pub struct Skipped {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}={text}: {problem}")]
 pub struct VariableError {
-    /// The variable's name.
+    /// The name.
     pub variable: String,
-    /// The variable's value.
+    /// The value.
     pub text: String,
     #[source]
     pub problem: Box<VariableProblem>,
@@ -77,9 +77,8 @@ pub fn asked(variable: &dyn Fn(&str) -> Option<String>) -> Vec<&'static DeviceKi
 
 /// Returns the counters for these kinds of devices. `variable` reads the environment.
 ///
-/// A device that cannot be counted is added to [`Defaults::skipped`]. A default counter that does
-/// not work is left out, or counts only user mode, and a note says so. A counter that a variable
-/// names must work unchanged.
+/// A default counter that does not work is left out, or counts only user mode, and a note says so.
+/// A counter that a variable names must work unchanged.
 ///
 /// # Errors
 /// Fails if the list in a variable is wrong, or if its counters do not work here.
@@ -115,8 +114,7 @@ pub fn of_devices(
                 Defaults { counters, ..Defaults::default() }
             }
             None if kind.counted_by == CountedBy::Processor => {
-                // Several kinds of devices run on the same processor, whose counters are needed
-                // once.
+                // Several kinds of devices run on the same processor.
                 if std::mem::replace(&mut processor_is_done, true) {
                     continue;
                 }
@@ -129,16 +127,14 @@ pub fn of_devices(
     Ok(set)
 }
 
-/// Returns the default counters of the processor, as if no variable were set.
+/// Returns the default counters of the processor, without variables.
 pub fn defaults(machine: &Machine) -> Defaults {
     processor(crate::devices::PROCESSOR_DEFAULTS, &Resolver::new(machine), machine)
 }
 
-/// Resolves the list in a variable. Semicolons separate counters, as in TVM; between them there may
-/// be lists with commas.
+/// Semicolons separate counters, as in TVM; between them there may be lists with commas.
 fn typed(text: &str, resolver: &Resolver) -> Result<Vec<Counter>, NameError> {
-    // Semicolons at the end are removed. The other semicolons are replaced by commas, which have
-    // the same length, so that the places of errors do not change.
+    // A comma is as long as a semicolon, so the places of errors do not change.
     let text = text.trim_end().trim_end_matches(';').replace(';', ",");
     match text.trim() {
         "" => Ok(Vec::new()),
@@ -167,13 +163,12 @@ fn join(set: &mut Defaults, more: Defaults) {
     set.notes.extend(more.notes);
 }
 
-/// Returns the counters of the processor's set that work here. There are none if hardware counters
-/// are missing or if reading them takes a system call, because counting would then be slow.
+/// Returns the counters of the processor's set that work here. There are none if reading them takes
+/// a system call, because counting would then be slow.
 fn processor(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults {
     let (mut set, at_once) = alone(names, resolver, machine);
     if set.counters.is_empty() {
-        // The reason is assumed to be the same for all default counters, so the note contains only
-        // that of the first one.
+        // The reason is assumed to be the same for all default counters.
         let first = names.first().and_then(|name| resolver.resolve(name).ok()?.pop());
         let why = match first.map(|counter| opens(&counter, machine)) {
             Some(Opens::No(problem)) => problem.message,
@@ -183,7 +178,6 @@ fn processor(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults
             vec![format!("only times are recorded, because hardware counters are missing: {why}")];
         return Defaults { notes, ..Defaults::default() };
     }
-    // Remove counters until the machine can count the rest at once.
     while !at_once && let Some(problem) = check(&set.counters, machine).problem().cloned() {
         let Some(last) = set.counters.pop() else { break };
         set.notes.push(format!("without {}: {}", last.name, problem.message));
@@ -199,7 +193,6 @@ fn processor(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults
     set
 }
 
-/// Whether a thread can read these counters without a system call.
 fn is_read_in_user_mode(counters: &[Counter]) -> bool {
     let Ok(plan) = Plan::new(counters.to_vec()) else { return false };
     let mut open = ThreadCounters::closed();
@@ -209,14 +202,14 @@ fn is_read_in_user_mode(counters: &[Counter]) -> bool {
     in_user
 }
 
-/// Returns the counters of a set that work alone, with notes, and whether all of them are known to
-/// work at the same time.
+/// Returns the counters of a set that work alone, and whether they are known to work at the same
+/// time.
 fn alone(names: &[&str], resolver: &Resolver, machine: &Machine) -> (Defaults, bool) {
     let mut set = Defaults::default();
     let mut narrowed = Vec::new();
-    // The names are resolved as one list, so that the counters share a group.
+    // As one list, so that the counters share a group.
     let list = resolver.resolve(&names.join(",")).unwrap_or_default();
-    // Usually all counters work together. Then this code does not try them one by one.
+    // Usually all work together, and need not be tried one by one.
     if !list.is_empty() && all_at_once(&list) {
         let (threads, packages) = counters::plan::by_scope(list);
         set.counters = threads.into_iter().chain(packages).collect();

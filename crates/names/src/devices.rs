@@ -7,19 +7,19 @@
 //! ```
 //!
 //! For most components that this version cannot count, there is a source that only names the
-//! missing library. The kinds are defined by DLPack, and have the names that TVM gives them.
+//! missing library. The kinds are DLPack's, and have the names that TVM gives them.
 
 use crate::{Entry, Head, NameCause, NameErrorKind, NameSource, Resolved, Trouble};
 
 /// A kind of device that work can run on.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DeviceKind {
-    /// The name, for example `cuda`.
+    /// For example `cuda`.
     pub name: &'static str,
     /// Other names that are accepted.
     pub aliases: &'static [&'static str],
     pub counted_by: CountedBy,
-    /// The counters of this kind in a recording without `-e`.
+    /// The counters of a recording without `-e`.
     pub defaults: &'static [&'static str],
 }
 
@@ -50,7 +50,7 @@ const fn kind(
     DeviceKind { name, aliases, counted_by, defaults }
 }
 
-/// Every kind of device. Kinds for pinned memory of accelerators are counted by the processor.
+/// Kinds for pinned memory of accelerators are counted by the processor.
 pub const KINDS: &[DeviceKind] = {
     use CountedBy::{Component, Processor};
     &[
@@ -69,47 +69,46 @@ pub const KINDS: &[DeviceKind] = {
 };
 
 impl DeviceKind {
-    /// Returns the kind with this name or alias. Case does not matter.
+    /// Returns the kind with this name or alias, in any case.
     pub fn named(name: &str) -> Option<&'static Self> {
         let same = |n: &&str| n.eq_ignore_ascii_case(name);
         KINDS.iter().find(|k| same(&k.name) || k.aliases.iter().any(same))
     }
 
-    /// Returns the environment variables that can name this kind's counters, separated by
-    /// semicolons: ours, then TVM's. The first one that is set is used.
+    /// Returns the environment variables that can name this kind's counters. The first one that is
+    /// set is used.
     pub fn variables(&self) -> [String; 2] {
         let upper = self.name.to_ascii_uppercase();
         [format!("COUNTERPOINT_{upper}_METRICS"), format!("TVM_PAPI_{upper}_METRICS")]
     }
 }
 
-/// The counters of one component. They are read at the start and at the end of a call, like all
-/// other counters.
+/// The counters of one component.
 pub trait DeviceSource {
-    /// Returns the component's name, which is the text before the three colons: `cuda`.
+    /// Returns the text before the three colons: `cuda`.
     fn component(&self) -> &str;
 
-    /// Checks that the component's counters can be used here and now.
+    /// Checks that the component can be used here and now.
     ///
     /// # Errors
     /// Returns [`Missing`], for example with the library that is missing.
     fn available(&self) -> Result<(), Missing>;
 
     /// Returns the counters that the text after the three colons stands for
-    /// (`event:elapsed_cycles_sm:device=0`). This is called only if the component is available.
+    /// (`event:elapsed_cycles_sm:device=0`), if the component is available.
     ///
     /// # Errors
     /// Fails for the same reasons as [`NameSource::resolve`].
     fn resolve(&self, name: &str) -> Result<Vec<Resolved>, Trouble>;
 
-    /// Returns all names that the component has, for `list` and for suggestions.
+    /// Returns the names, for `list` and for suggestions.
     fn entries(&self) -> Vec<Entry>;
 }
 
 /// The reason why a component cannot count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// The missing thing, for example a library.
+    /// For example a library.
     pub what: String,
 }
 

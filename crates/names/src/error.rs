@@ -9,20 +9,20 @@ pub struct NameError {
     pub kind: NameErrorKind,
     /// Byte offset in the typed text.
     pub at: usize,
-    /// The facts besides `kind` from which the command line makes advice, if there are any.
+    /// What the command line needs besides `kind` for its advice.
     pub cause: Option<NameCause>,
 }
 
-/// The problem with a counter list. The text of a variant does not include the place.
+/// The text of a variant does not include the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameErrorKind {
     /// The text is not a counter list.
     #[error("expected {expected}, found {}", shown(*found))]
     Syntax {
-        /// The text that was expected, as in `"," between counters`.
+        /// As in `"," between counters`.
         expected: &'static str,
-        /// The character that is there; `None` at the end of the text.
+        /// `None` at the end of the text.
         found: Option<char>,
     },
     /// No source of names has the name.
@@ -42,15 +42,15 @@ pub enum NameErrorKind {
     UselessModifier {
         /// The letter.
         letter: char,
-        /// The reason why the letter has no meaning.
+        /// Why it has no meaning.
         why: String,
     },
-    /// A counter of a device that this version cannot count, or that cannot be counted here.
+    /// A counter of a device that cannot be counted here.
     #[error("no counters of {device} here: {missing}")]
     NoSource {
-        /// PAPI's name of the device's component.
+        /// PAPI's component.
         device: String,
-        /// The thing that is missing for counting it.
+        /// What is missing.
         missing: String,
     },
     /// A term between slashes that its PMU does not have.
@@ -66,19 +66,19 @@ pub enum NameErrorKind {
     Value {
         /// The value as it was typed.
         text: String,
-        /// The reason why the value is not possible, as in `umask has 8 bits`.
+        /// Why it is not possible, as in `umask has 8 bits`.
         problem: String,
     },
-    /// The syntax is right, but this version cannot count such a counter.
+    /// This version cannot count such a counter.
     #[error("not supported yet: {what}")]
     Unsupported {
-        /// The thing that cannot be counted.
+        /// What cannot be counted.
         what: String,
     },
     /// The machine does not have the counter, or a file about it could not be read.
     #[error("{problem}")]
     Machine {
-        /// The missing thing, or the path and the error.
+        /// What is missing, or the path and the error.
         problem: String,
     },
     /// Two counters of the list have the same name.
@@ -115,14 +115,13 @@ impl NameError {
         self.kind.to_string()
     }
 
-    /// Returns the typed text and, on a second line, a `^` under the place of the error.
+    /// Returns the text and, on a second line, a `^` under the place of the error.
     pub fn pointed_at(&self, text: &str) -> String {
         let before = text.get(..self.at).map_or(0, |b| b.chars().count());
         format!("{text}\n{:before$}^", "")
     }
 }
 
-/// Returns the text with which an error names the character that it found.
 fn shown(found: Option<char>) -> String {
     found.map_or_else(|| "the end".to_owned(), |c| format!("{c:?}"))
 }

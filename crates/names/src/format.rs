@@ -1,6 +1,6 @@
 //! Represents where the bits of a term are in a counter's configuration: `config:0-7,32-35`. These
-//! places are read from sysfs. If sysfs does not have the processor's PMU, they come from the
-//! tables in this file, which follow the processors' manuals.
+//! places are read from sysfs. If sysfs lacks the processor's PMU, they come from the tables in
+//! this file, which follow the processors' manuals.
 
 use model::PerfAttr;
 
@@ -14,8 +14,7 @@ enum Field {
     Config3,
 }
 
-/// The bits of a configuration word that contain the bits of a value, from the least significant
-/// bit on.
+/// Where the bits of a value are, from the least significant bit on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
     field: Field,
@@ -23,7 +22,7 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    /// Reads `config:0-7,32-35`; `None` if the text is something else.
+    /// Reads `config:0-7,32-35`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (field, ranges) = text.split_once(':')?;
         let field = match field {
@@ -45,12 +44,12 @@ impl Format {
         (bits.len() <= 64).then_some(Self { field, bits })
     }
 
-    /// Returns the number of bits that a value may have.
+    /// Returns how many bits a value may have.
     pub(crate) fn bits(&self) -> usize {
         self.bits.len()
     }
 
-    /// Writes a value to its place. The value must fit [`Format::bits`].
+    /// The value must fit [`Format::bits`].
     pub(crate) fn put(&self, attr: &mut PerfAttr, value: u64) {
         let word = match self.field {
             Field::Config => &mut attr.config,
@@ -95,7 +94,7 @@ const AMD: &[Row] = &[
 /// The layout of Arm's counters. Source: Arm Architecture Reference Manual, PMEVTYPER.evtCount.
 const ARM: &[Row] = &[("event", "config:0-15"), ("long", "config1:0"), ("rdpmc", "config1:1")];
 
-/// Returns the layout of the counters of this machine's processor; empty if it is not known.
+/// Returns the layout of the counters of this machine's processor, if it is known.
 pub(crate) fn documented(machine: &Machine) -> &'static [Row] {
     match machine.field("proc/cpuinfo", "vendor_id").as_deref() {
         Some("GenuineIntel") => INTEL,

@@ -1,13 +1,13 @@
 //! Resolves perf's own names: software and hardware counters, cache triples, and `rNNNN`.
 //!
 //! The numbers are from include/uapi/linux/perf_event.h, and the spellings from perf's parse-events
-//! and evsel tables (Linux 6.1 to 6.12). perf ignores the case of some of these names. Here the
-//! case is ignored for all of them, except for the `r` of `rNNNN`.
+//! and evsel tables (Linux 6.1 to 6.12). perf ignores the case of some names. Here the case is
+//! ignored, except for the `r` of `rNNNN`.
 //!
 //! On a machine with several kinds of cores (`cpu_core` and `cpu_atom`, big and LITTLE) each kind
 //! has a PMU, and a hardware name stands for one counter of each PMU. The upper half of `config` is
-//! then the PMU's type (`PERF_PMU_TYPE_SHIFT`). At any time, only the PMU of the core on which a
-//! thread runs counts the thread.
+//! then the PMU's type (`PERF_PMU_TYPE_SHIFT`). Only the PMU of the core on which a thread runs
+//! counts the thread.
 
 use model::{PerfAttr, Source, Unit};
 
@@ -25,7 +25,7 @@ struct Known {
     kind: u32,
     config: u64,
     unit: Unit,
-    /// The name that we print, followed by the other names that perf accepts.
+    /// Our name first, then the others that perf accepts.
     names: &'static [&'static str],
     description: &'static str,
 }
@@ -65,12 +65,10 @@ const KNOWN: &[Known] = {
     ]
 };
 
-/// All spellings of one part of a cache triple (cache, operation, result). The names in lists use
-/// the first or the second spelling.
+/// Spellings of one part of a cache triple (cache, operation, result).
 type Spellings = &'static [&'static str];
 
-/// For each cache: its spellings, the operations that it has (bit 0 read, 1 write, 2 prefetch), and
-/// a description.
+/// Spellings, operations (bit 0 read, 1 write, 2 prefetch), and a description.
 const CACHES: &[(Spellings, u8, &str)] = &[
     (&["L1-dcache", "l1-d", "l1d", "L1-data"], 0b111, "level 1 data cache"),
     (&["L1-icache", "l1-i", "l1i", "L1-instruction"], 0b101, "level 1 instruction cache"),
@@ -87,7 +85,7 @@ const OPERATIONS: &[Spellings] = &[
 ];
 const RESULTS: &[Spellings] = &[&["refs", "reference", "ops", "access"], &["misses", "miss"]];
 
-/// The numbers in `perf_event_attr` that a generic name stands for, and the unit of the counter.
+/// The numbers in `perf_event_attr` for a generic name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Numbers {
     pub(crate) kind: u32,
@@ -110,8 +108,7 @@ impl Numbers {
         PerfAttr { kind, config, ..PerfAttr::default() }
     }
 
-    /// Returns one counter or, if a processor counts the event and the machine has several kinds of
-    /// cores, one for each kind.
+    /// Returns one counter, or one for each kind of core.
     pub(crate) fn everywhere(self, typed: &str, machine: &Machine) -> Vec<Resolved> {
         let attr = PerfAttr { kind: self.kind, config: self.config, ..PerfAttr::default() };
         let cores = machine.core_types();
@@ -129,7 +126,6 @@ impl Numbers {
     }
 }
 
-/// Returns the numbers of a hardware, software or cache name.
 pub(crate) fn numbers(word: &str) -> Option<Numbers> {
     let same = |k: &&Known| k.names.iter().any(|n| n.eq_ignore_ascii_case(word));
     let known = KNOWN.iter().find(same);
@@ -139,18 +135,17 @@ pub(crate) fn numbers(word: &str) -> Option<Numbers> {
     })
 }
 
-/// Returns the name that we print for these numbers.
+/// Returns our name for these numbers.
 pub(crate) fn name_of(kind: u32, config: u64) -> Option<&'static str> {
     KNOWN.iter().find(|k| k.kind == kind && k.config == config).map(|k| k.names[0])
 }
 
-/// Returns every name and alias, without patterns such as `rNNNN`.
+/// Returns names and aliases, without patterns such as `rNNNN`.
 pub(crate) fn names() -> Vec<String> {
     let known = KNOWN.iter().flat_map(|k| k.names).map(|&name| name.to_owned());
     known.chain(cache_entries().map(|entry| entry.name)).collect()
 }
 
-/// The [`NameSource`] of perf's own names.
 pub(crate) struct Generic(pub Machine);
 
 impl NameSource for Generic {
@@ -180,8 +175,7 @@ impl NameSource for Generic {
     }
 }
 
-/// Returns the `config` of `cache[-operation][-result]`. The default operation is read, and the
-/// default result is access.
+/// Returns the `config` of `cache[-operation][-result]`. The defaults are read and access.
 fn cache(word: &str) -> Option<u64> {
     let lower = word.to_ascii_lowercase();
     for (cache, (names, operations, _)) in CACHES.iter().enumerate() {
@@ -195,8 +189,7 @@ fn cache(word: &str) -> Option<u64> {
     None
 }
 
-/// Returns the numbers of the operation and the result in a text such as `-load-misses`, which may
-/// have only one of the two.
+/// Reads the rest of a cache name, such as `-load-misses`.
 fn operation_and_result(rest: &str) -> Option<(u64, u64)> {
     if rest.is_empty() {
         return Some((0, 0));
@@ -238,7 +231,7 @@ fn cache_entries() -> impl Iterator<Item = Entry> {
     )
 }
 
-/// Returns the number of `rNNNN`; `None` if the word is not `r` and hexadecimal digits.
+/// Returns the number of `rNNNN`.
 pub(crate) fn raw(word: &str) -> Option<Result<u64, Trouble>> {
     let digits = word.strip_prefix('r')?;
     if digits.is_empty() || !digits.chars().all(|c| c.is_ascii_hexdigit()) {

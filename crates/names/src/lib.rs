@@ -1,5 +1,5 @@
-//! Turns the names that a person types into [`model::Counter`]s. The command line and the crate
-//! `measure` use this crate. The recorder inside a profiled program does not.
+//! Turns the names that a person types into [`model::Counter`]s. The recorder inside a profiled
+//! program does not contain this crate.
 //!
 //! ```text
 //!  "{cycles,instructions}:u,page-faults"
@@ -23,8 +23,8 @@
 //!                 NameCause from which the command line makes advice
 //! ```
 //!
-//! `source` has the types that all sources share. To add a kind of names, write a [`NameSource`] in
-//! a file of its own and add a line to `resolve`; the parser does not change.
+//! To add a kind of names, write a [`NameSource`] in a file of its own and add a line to `resolve`.
+//! The parser does not change.
 
 pub mod defaults;
 pub mod devices;

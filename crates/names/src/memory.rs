@@ -1,6 +1,5 @@
-//! Resolves hardware breakpoints: `mem:address[/length][:rwx]`. The kernel counts their hits
-//! exactly, but the address must be known before the program starts. It is known for programs that
-//! were linked with `-no-pie`, and in tests.
+//! Resolves hardware breakpoints: `mem:address[/length][:rwx]`. The address must be known before
+//! the program starts. It is known for programs that were linked with `-no-pie`, and in tests.
 
 use model::{PerfAttr, Source, Unit};
 
@@ -10,7 +9,6 @@ use crate::syntax::{Access, Head};
 
 const TYPE_BREAKPOINT: u32 = 5;
 
-/// The [`NameSource`] of breakpoints.
 pub(crate) struct Breakpoints;
 
 impl NameSource for Breakpoints {
@@ -30,7 +28,7 @@ impl NameSource for Breakpoints {
         if !matches!(len, 1 | 2 | 4 | 8) {
             return wrong("a breakpoint watches 1, 2, 4 or 8 bytes");
         }
-        // The constants are HW_BREAKPOINT_R, _W and _X of linux/hw_breakpoint.h.
+        // HW_BREAKPOINT_R, _W and _X of linux/hw_breakpoint.h.
         let bp_type =
             u32::from(access.read) | u32::from(access.write) << 1 | u32::from(access.execute) << 2;
         let attr = PerfAttr {

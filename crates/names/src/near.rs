@@ -1,16 +1,15 @@
-//! Finds names of counters whose spelling is similar to the spelling of an unknown name.
+//! Finds names of counters that are spelled like an unknown name.
 
 use model::suggest;
 
 use crate::source::Entry;
 
-/// Returns the names with the most similar spelling, the nearest first; up to three.
+/// Returns up to three names, the nearest first.
 pub(crate) fn nearest(name: &str, entries: &[Entry]) -> Vec<String> {
     let counters = entries.iter().filter(|entry| !entry.is_pattern);
     let names = || counters.clone().flat_map(|e| std::iter::once(&e.name).chain(&e.aliases));
     let mut near = Vec::new();
-    // In `syscalls:read`, the second part is one word of a tracepoint's name:
-    // `syscalls:sys_enter_read`.
+    // In `syscalls:read`, the second part is a word of `syscalls:sys_enter_read`.
     if let Some((system, point)) = name.split_once(':').filter(|(_, point)| !point.is_empty()) {
         let within = names().filter(|known| {
             known.split_once(':').is_some_and(|(s, p)| {

@@ -3,7 +3,7 @@
 //!
 //! Sources: `pfmlib_perf_event` of libpfm4 4.13 for names and attributes; `papiStdEventDefs.h` and
 //! `papi_events.csv` of PAPI 7.0 for the meaning of presets. By default, PAPI counts only in user
-//! mode. Here, a counter without `:u` or `:k` counts in all modes, as with perf's own names.
+//! mode. Here, a counter without modifiers counts in all modes.
 
 use model::Unit;
 
@@ -16,9 +16,9 @@ use crate::syntax::{Head, Modifiers, Term};
 use machine::Machine;
 use model::suggest;
 
-/// Intel's counters of one precision, each with its weight: the number of operations that it stands
-/// for. The weight is the number of elements of its vectors (Intel's SDM, volume 3,
-/// FP_ARITH_INST_RETIRED; a fused multiply-add counts twice).
+/// Intel's counters of one precision, each with the number of operations that it stands for: the
+/// number of elements of its vectors (Intel's SDM, volume 3, FP_ARITH_INST_RETIRED; a fused
+/// multiply-add counts twice).
 macro_rules! intel {
     ($precision:literal, $two:literal, $four:literal, $eight:literal) => {
         NameCause::WeightedSum(&[
@@ -31,7 +31,7 @@ macro_rules! intel {
 }
 
 /// Presets of floating-point operations. Some of AMD's processors have one event for them
-/// ([`amd::papi`]); the second column is for all other processors.
+/// ([`amd::papi`]); the second column is for other processors.
 const FLOATING: &[(&str, NameCause)] = &[
     ("PAPI_FP_OPS", NameCause::Precisions(&["PAPI_SP_OPS", "PAPI_DP_OPS"])),
     ("PAPI_SP_OPS", intel!("single", 4, 8, 16)),
@@ -49,21 +49,18 @@ fn rows(word: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     })
 }
 
-/// Returns the rest of the row of `papi.txt` that begins with this word and this name. The case of
-/// the name does not matter.
+/// Returns the rest of the row with this name. The case of the name does not matter.
 fn row(word: &str, name: &str) -> Option<&'static str> {
     rows(word).find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, rest)| rest)
 }
 
-/// Returns the reason why a preset is not a single generic counter, and the nearest generic
-/// counters.
+/// Returns why a preset is not a single generic counter, and the nearest generic counters.
 fn inexact(preset: &str) -> Option<(&'static str, &'static str)> {
     let words = [("sum", SUM), ("differs", DIFFERS), ("vendor", VENDOR)];
     let known = words.into_iter().find_map(|(word, why)| Some((why, row(word, preset)?)));
     known.or_else(|| row("other", preset)?.split_once(": ").map(|(near, why)| (why, near)))
 }
 
-/// The [`NameSource`] of PAPI's spellings.
 pub(crate) struct Papi(pub Machine);
 
 impl NameSource for Papi {
@@ -96,7 +93,7 @@ impl Papi {
     fn preset(&self, word: &str) -> Result<Vec<Resolved>, Trouble> {
         let same = |preset: &&str| preset.eq_ignore_ascii_case(word);
         if let Some(name) = row("exact", word) {
-            // tests/papi.rs checks that every name in the table is a generic one.
+            // tests/papi.rs checks that the names in the table are generic ones.
             let numbers = generic::numbers(name).into_iter();
             return Ok(numbers.flat_map(|n| n.everywhere(name, &self.0)).collect());
         }
@@ -165,8 +162,8 @@ impl Papi {
         found.map(|resolved| Resolved { modifiers, ..resolved }).collect()
     }
 
-    /// Returns perf's name of `PERF_COUNT_HW_CACHE_L1D:READ:MISS`. Removes from `left` the
-    /// attributes that are part of that name.
+    /// Returns perf's name of `PERF_COUNT_HW_CACHE_L1D:READ:MISS`, and removes its attributes from
+    /// `left`.
     fn cache(&self, name: &str, left: &mut &[Term]) -> Option<String> {
         let cache = row("cache", name)?;
         let (mut operation, mut result) = ("loads", "refs");
@@ -223,7 +220,7 @@ fn modifiers(attributes: &[Term]) -> Result<Modifiers, Trouble> {
             }
         }
     }
-    // If modes are only switched off, all other modes are counted.
+    // If modes are only switched off, the others are counted.
     if !on.contains(&true) && off.contains(&true) {
         on = off.map(|off| !off);
         if !on.contains(&true) {

@@ -15,14 +15,14 @@
 //! ```
 //!
 //! A value or path may be in double quotes, with a backslash before each quote or backslash in it.
-//! `a:b` is a name with modifiers if `b` has only letters that perf uses as modifiers; otherwise it
-//! is a tracepoint. White space around items is ignored.
+//! `a:b` is a name with modifiers if `b` has only letters that perf uses as modifiers, and
+//! otherwise a tracepoint.
 
 use crate::cause::NameCause;
 use crate::error::{NameError, NameErrorKind};
 use crate::syntax::{Access, Entries, Filter, Head, Item, List, Modifiers, Term};
 
-/// Reads a counter list. It does not check whether the names exist.
+/// Reads a counter list. The names need not exist.
 ///
 /// # Errors
 /// Returns an error about the first place where the text is not a counter list.
@@ -42,8 +42,8 @@ pub fn parse(text: &str) -> Result<List, NameError> {
     }
 }
 
-/// Returns the entries of a list, each as it was typed. An entry with an error ends at the next
-/// comma, so that the other entries can still be used. Empty entries are left out.
+/// Returns the entries of a list as they were typed. An entry with an error ends at the next comma,
+/// so that the others can still be used.
 pub fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut p = Parser { text, at: 0 };
@@ -53,8 +53,8 @@ pub fn pieces(text: &str) -> Vec<&str> {
         let entry = if p.eat('{') { p.group().map(drop) } else { p.item().map(drop) };
         p.skip_space();
         if entry.is_err() || !(p.rest().is_empty() || p.rest().starts_with(',')) {
-            // The parser may have read further entries before it found the error, for example if a
-            // quote is not closed.
+            // The parser may have read further before it found the error, for example if a quote is
+            // not closed.
             p.at = start;
             p.at += p.rest().find(',').unwrap_or(p.rest().len());
         }
@@ -70,8 +70,7 @@ struct Parser<'t> {
     at: usize,
 }
 
-/// Whether perf (Linux 6.14) has this modifier. Some of these modifiers have no meaning for
-/// counting.
+/// Whether perf (Linux 6.14) has this modifier.
 pub(crate) fn is_perfs(letter: char) -> bool {
     "ukhGHIpPSDWebRX".contains(letter)
 }
@@ -95,8 +94,7 @@ impl<'t> Parser<'t> {
         NameError::expected(what, self.text, self.at)
     }
 
-    /// Returns the text up to one of `stops`, white space, a comma or a brace, and its place. The
-    /// text may be empty.
+    /// Returns the text up to one of `stops`, white space, a comma or a brace, and its place.
     fn until(&mut self, stops: &str) -> (usize, &'t str) {
         let start = self.at;
         let stop = |c: char| c.is_whitespace() || ",{}".contains(c) || stops.contains(c);
@@ -112,7 +110,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Reads the rest of a group after its opening brace.
+    /// Reads a group after its opening brace.
     fn group(&mut self) -> Result<Entries, NameError> {
         let mut items = Vec::new();
         loop {
@@ -157,7 +155,7 @@ impl<'t> Parser<'t> {
         Ok(Item { at, head, modifiers })
     }
 
-    /// Reads the text after `word:`, which is modifiers or the name of a tracepoint.
+    /// Reads modifiers or the name of a tracepoint.
     fn after_colon(&mut self, word: &str) -> Result<(Head, Modifiers), NameError> {
         let (at, second) = self.word(":/", "modifiers or a tracepoint's name")?;
         if !self.rest().starts_with([':', '/']) && second.chars().all(is_perfs) {
@@ -188,13 +186,12 @@ impl<'t> Parser<'t> {
         Ok((Head::Tracepoint { system, name, filter }, modifiers))
     }
 
-    /// Reads modifiers after the last slash, with or without a colon.
+    /// Reads modifiers, with or without a colon.
     fn after_slash(&mut self) -> Result<Modifiers, NameError> {
         let more = self.eat(':') || self.rest().starts_with(|c: char| c.is_alphanumeric());
         if more { self.modifiers() } else { Ok(Modifiers::default()) }
     }
 
-    /// Reads the text after `uprobe:`.
     fn uprobe(&mut self, returns: bool) -> Result<Head, NameError> {
         let path = match self.quoted()? {
             Some(path) => path,
@@ -222,7 +219,6 @@ impl<'t> Parser<'t> {
         Ok(Head::Uprobe { returns, path, at, symbol, offset })
     }
 
-    /// Reads the text after `pmu::`.
     fn papi(&mut self, pmu: &str) -> Result<Head, NameError> {
         let (_, name) = self.word(":", "a counter name")?;
         let mut attributes = Vec::new();
@@ -242,7 +238,7 @@ impl<'t> Parser<'t> {
         letters(word, at)
     }
 
-    /// Reads the terms after the first slash, and the second slash.
+    /// Reads the terms and the second slash.
     fn terms(&mut self) -> Result<Vec<Term>, NameError> {
         let open = self.at - 1;
         let unclosed = |p: &Self| {
@@ -277,7 +273,6 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Reads the text after the equals sign of a term.
     fn value(&mut self) -> Result<String, NameError> {
         if let Some(text) = self.quoted()? {
             return Ok(text);
@@ -290,7 +285,7 @@ impl<'t> Parser<'t> {
         Ok(value.to_owned())
     }
 
-    /// Reads a text in double quotes; returns `None` if there is no quote here.
+    /// Reads a text in double quotes, if there is one.
     fn quoted(&mut self) -> Result<Option<String>, NameError> {
         let open = self.at;
         if !self.eat('"') {
@@ -312,7 +307,6 @@ impl<'t> Parser<'t> {
             .because(NameCause::OpenedAt(open)))
     }
 
-    /// Reads the text after `mem:`.
     fn breakpoint(&mut self) -> Result<(Head, Modifiers), NameError> {
         let address = self.number("/:").map_err(|e| e.because(NameCause::AddressExpected))?;
         let len = if self.eat('/') { Some(self.number(":")?) } else { None };
@@ -339,7 +333,6 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// Returns the number that a text like `0x1F` or `31` stands for.
 pub(crate) fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) if !hex.starts_with('+') => u64::from_str_radix(hex, 16).ok(),

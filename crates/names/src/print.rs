@@ -1,4 +1,4 @@
-//! Prints a counter list in such a way that [`super::parse()`] reads the same list from the text.
+//! Prints a counter list so that [`super::parse()`] reads the same list.
 
 use std::fmt;
 
@@ -107,14 +107,12 @@ impl fmt::Display for Term {
     }
 }
 
-/// Characters for which a value needs quotes.
 const AWKWARD_IN_VALUES: [char; 4] = [',', '/', '"', '\\'];
 
 fn awkward_in_paths(c: char) -> bool {
     c.is_whitespace() || ",:{}\"\\".contains(c)
 }
 
-/// Returns the text in double quotes, with a backslash before quotes and backslashes.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
@@ -125,7 +123,6 @@ impl fmt::Display for Access {
     }
 }
 
-/// Writes a colon and the letters of the modifiers. Writes nothing if there are no modifiers.
 impl fmt::Display for Modifiers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {

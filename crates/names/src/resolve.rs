@@ -27,24 +27,22 @@ use machine::Machine;
 
 /// A counter, with its place in the list.
 struct Placed {
-    /// The byte where the item was typed.
     at: usize,
     counter: Counter,
-    /// Whether the counter has exactly the name that the user chose for it (`cpu/…,name=mine/`).
+    /// Whether the user chose the name (`cpu/…,name=mine/`).
     named: bool,
 }
 
-/// Counters that are read together.
 type Group = Vec<Placed>;
 
-/// All sources of names of one machine.
+/// The sources of names of one machine.
 pub struct Resolver {
     sources: Vec<Box<dyn NameSource>>,
     vendor: Rc<Vendor>,
 }
 
 impl Resolver {
-    /// Makes a resolver with every source of names. This reads nothing yet.
+    /// Makes a resolver with all sources of names. This reads nothing yet.
     pub fn new(machine: &Machine) -> Self {
         Self::with_tables(machine, None)
     }
@@ -72,14 +70,13 @@ impl Resolver {
         }
     }
 
-    /// Adds one more source, which is asked last.
+    /// Adds a source, which is asked last.
     pub fn with(mut self, source: Box<dyn NameSource>) -> Self {
         self.sources.push(source);
         self
     }
 
-    /// Returns the names of every source, in the order of the sources, without the names of
-    /// [`Resolver::bulk`].
+    /// Returns the names of the sources, without those of [`Resolver::bulk`].
     pub fn catalogue(&self) -> Vec<Entry> {
         self.sources.iter().flat_map(|s| s.entries()).collect()
     }
@@ -90,20 +87,20 @@ impl Resolver {
         self.sources.iter().flat_map(|s| s.bulk()).collect()
     }
 
-    /// Returns the reason why the directory of tables gave no names, if it gave none. Reads the
-    /// tables if that was not done yet.
+    /// Returns why the directory of tables gave no names. Reads the tables if that was not done
+    /// yet.
     pub fn tables_problem(&self) -> Option<&str> {
         self.vendor.problem()
     }
 
-    /// Returns the counters that the text stands for, ready to be opened. The text `none` stands
-    /// for no counters, so that only times are recorded.
+    /// Returns the counters that the text stands for, ready to be opened. With `none`, only times
+    /// are recorded.
     ///
     /// Counters outside of braces form one group for perf's counters, one for simulated counters,
     /// and one for each PMU if names stand for counters of several PMUs. A pinned or exclusive
     /// counter outside of braces, or one that counts CPUs, is a group of its own. Each pair of
-    /// braces is a group, or one group for each PMU. The counters of a group are next to each other
-    /// in the result, and groups are in the order of their first counters.
+    /// braces is a group, or one group for each PMU. The counters of a group are next to each
+    /// other.
     ///
     /// # Errors
     /// Returns an error about the first problem in the list.
@@ -111,9 +108,8 @@ impl Resolver {
         self.read(text, false).map(|(counters, _)| counters)
     }
 
-    /// Does the same as [`Resolver::resolve`], but leaves out a counter that its group already
-    /// contains under another name (`page-faults,faults`). The second list has a note about each
-    /// counter that was left out.
+    /// Like [`Resolver::resolve`], but leaves out a counter that its group contains under another
+    /// name (`page-faults,faults`). The second list has a note about each such counter.
     pub fn resolve_once(&self, text: &str) -> Result<(Vec<Counter>, Vec<String>), NameError> {
         self.read(text, true)
     }
@@ -156,7 +152,7 @@ impl Resolver {
 
     fn groups(&self, list: &List, text: &str) -> Result<Vec<Group>, NameError> {
         let mut groups: Vec<Group> = Vec::new();
-        // The groups of counters outside of braces, by kind of source and PMU.
+        // The groups of counters outside of braces.
         let mut open: Vec<((bool, Option<String>), usize)> = Vec::new();
         for entry in &list.entries {
             match entry {
@@ -186,8 +182,7 @@ impl Resolver {
         Ok(groups)
     }
 
-    /// Makes the group of a pair of braces, or one group for each PMU if the names in braces stand
-    /// for counters of several PMUs.
+    /// Makes the group of a pair of braces, or one group for each PMU.
     fn braces(
         &self,
         items: &[Item],
@@ -241,8 +236,7 @@ impl Resolver {
             return Err(self.unknown(&item.head.to_string(), item.at));
         };
         answer.map_err(|trouble| {
-            // `page-faults:x` has the syntax of a tracepoint, but if its first half is a counter,
-            // `x` was meant as a modifier.
+            // `page-faults:x` has the syntax of a tracepoint, but `x` was meant as a modifier.
             if let Head::Tracepoint { system, name, .. } = &item.head {
                 let word = Head::Word(system.clone());
                 if self.sources.iter().any(|s| s.resolve(&word).is_some()) {
@@ -266,7 +260,7 @@ impl Resolver {
         }
         let mut entries = self.catalogue();
         entries.extend(self.bulk());
-        // The error must not suggest AMD's names on a processor for which they would be refused.
+        // The error must not suggest names that would be refused.
         let amd = Head::Word("ex_ret_instr".into());
         if !self.sources.iter().any(|s| matches!(s.resolve(&amd), Some(Ok(_)))) {
             entries.retain(|entry| entry.source != "AMD");
@@ -287,8 +281,8 @@ fn bad_modifier(letters: &str, at: usize) -> NameError {
     NameError::new(NameErrorKind::UnknownModifier { letter }, at + offset)
 }
 
-/// Whether two counters of one group always have the same value. Simulated counters with different
-/// names are different counters.
+/// Whether two counters of one group count the same. Simulated counters with different names are
+/// different counters.
 fn is_same(a: &Counter, b: &Counter) -> bool {
     !is_sim(a) && a.source == b.source && a.scope == b.scope
 }
@@ -297,8 +291,7 @@ fn is_sim(counter: &Counter) -> bool {
     matches!(counter.source, Source::Sim(_))
 }
 
-/// Whether the counter must be the first of its group, because the kernel reads the flags `pinned`
-/// and `exclusive` from the first counter.
+/// The kernel reads the flags `pinned` and `exclusive` from the first counter of a group.
 fn must_lead(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.pinned || attr.exclusive)
 }
@@ -324,8 +317,8 @@ fn put(item: &Item, resolved: Resolved, group: Modifiers) -> Result<Placed, Name
     Ok(Placed { at: item.at, counter, named })
 }
 
-/// Applies modifiers as perf does: if at least one of the modes (`u`, `k`, `h`) is named, the other
-/// modes are not counted.
+/// As in perf, if at least one of the modes (`u`, `k`, `h`) is named, the other modes are not
+/// counted.
 fn modified(attr: PerfAttr, m: Modifiers) -> PerfAttr {
     let modes = m.user | m.kernel | m.hypervisor;
     let machines = m.guest | m.host;

@@ -7,10 +7,10 @@
 //!
 //! Each step is one reading that a thread takes of the counter: at the begin of a call, at its end,
 //! at the begin of the next call, and so on. After the last step, the script starts again. Numbers
-//! are decimal. `add` is the amount by which the counter advanced after the previous reading
-//! (default 0). `running` is for how many nanoseconds of a reading the counter's group was counting
-//! (default: all of them). Each reading has 1000 nanoseconds, unless the term `enabled=` gives
-//! another number. `!` makes the reading fail. `unit=` is one of `count`, `ns`, `bytes`, `cycles`.
+//! are decimal. `add` is the amount by which the counter advanced after the previous reading.
+//! `running` is for how many nanoseconds of a reading the counter's group was counting (default:
+//! all of them). Each reading has 1000 nanoseconds, unless the term `enabled=` gives another
+//! number. `!` makes the reading fail. `unit=` gives the unit, for example `ns`.
 
 use model::{SimReading, SimScript, Source, Unit};
 
@@ -20,11 +20,10 @@ use crate::parse::number;
 use crate::source::{Called, Entry, NameSource, Resolved, Trouble};
 use crate::syntax::{Head, Term};
 
-/// The largest number of readings in a script. This limits the size of the file with the counters
-/// of a run, and the memory that a typing error can allocate.
+/// Limits the size of the file with the counters of a run, and the memory that a typing error can
+/// allocate.
 const MOST_READINGS: usize = 65_536;
 
-/// The [`NameSource`] of simulated counters.
 pub(crate) struct Scripts;
 
 impl NameSource for Scripts {
@@ -102,7 +101,7 @@ fn step(text: &str, enabled: u64) -> Option<(SimReading, usize)> {
     if text.is_empty() {
         return None;
     }
-    // "0x3" means 0, three times. This is why numbers in scripts cannot be hexadecimal.
+    // "0x3" means 0, three times. So numbers in scripts cannot be hexadecimal.
     let (text, times) = match text.split_once('x') {
         Some((before, times)) => (before, number(times)?.try_into().ok()?),
         None => (text, 1),

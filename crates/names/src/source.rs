@@ -1,5 +1,4 @@
-//! Defines the interface of a source of counter names ([`NameSource`]), and the types of its
-//! results.
+//! Defines the interface of a source of counter names.
 
 use model::{Scale, Scope, Source, Unit};
 
@@ -9,17 +8,16 @@ use crate::syntax::{Head, Modifiers};
 
 /// A source of counter names: perf's own names, the PMUs of the machine, and so on.
 pub trait NameSource {
-    /// Returns the counters that `head` stands for, or `None` if this source does not have such
-    /// names. In that case, the next source is asked. There are several counters if several PMUs
-    /// have the name (`cycles` of two kinds of cores, `uncore_imc/data_reads/` of eight
-    /// controllers).
+    /// Returns the counters that `head` stands for, or `None` to ask the next source. There are
+    /// several counters if several PMUs have the name (`cycles` of two kinds of cores,
+    /// `uncore_imc/data_reads/` of eight controllers).
     fn resolve(&self, head: &Head) -> Option<Result<Vec<Resolved>, Trouble>>;
 
     /// Returns the names that the command `list` shows and that errors suggest. This must be quick.
     fn entries(&self) -> Vec<Entry>;
 
-    /// Returns further names, possibly thousands of them ([`Entry::bulk`]). They are read only when
-    /// the user searches for a name or types an unknown one.
+    /// Returns further names, possibly thousands ([`Entry::bulk`]), for a search or an unknown
+    /// name.
     fn bulk(&self) -> Vec<Entry> {
         Vec::new()
     }
@@ -28,31 +26,30 @@ pub trait NameSource {
 /// The counter that a name stands for, before modifiers and grouping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
-    /// The source of the counter's values.
+    /// Where the values come from.
     pub source: Source,
-    /// The unit of the counter's values after they are multiplied by `scale`.
+    /// The unit after multiplication by `scale`.
     pub unit: Unit,
-    /// The factor that converts a raw value of the counter to `unit`.
+    /// The factor from a raw value to `unit`.
     pub scale: Scale,
-    /// The threads or CPUs that the counter counts.
+    /// The threads or CPUs that are counted.
     pub scope: Scope,
-    /// The PMU, if the name stands for counters of several PMUs. Such counters cannot be in one
-    /// group.
+    /// The PMU, if the name stands for counters of several PMUs, which cannot be in one group.
     pub pmu: Option<String>,
     /// Modifiers that are part of the name (`perf::CYCLES:u`).
     pub modifiers: Modifiers,
-    /// The name of the counter in views.
+    /// The name in views.
     pub name: Called,
 }
 
-/// The way in which views name a counter.
+/// How views name a counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Called {
     #[default]
     AsTyped,
-    /// The name is this text, followed by the modifiers that were typed.
+    /// This text, followed by the modifiers that were typed.
     Instead(String),
-    /// The name is exactly this text.
+    /// This text.
     Exactly(String),
 }
 
@@ -71,8 +68,7 @@ impl Resolved {
     }
 }
 
-/// An error of a source of names. The resolver converts it to a [`NameError`](crate::NameError),
-/// and uses the place of the whole item if the error has no place.
+/// An error of a source of names. The resolver converts it to a [`NameError`](crate::NameError).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     pub(crate) kind: NameErrorKind,
@@ -86,13 +82,13 @@ impl Trouble {
         Self { kind, at: None, cause: None }
     }
 
-    /// Sets the byte of the list at which the error is.
+    /// Sets the byte of the list.
     pub fn at(mut self, at: usize) -> Self {
         self.at = Some(at);
         self
     }
 
-    /// Removes the place of the error, so that the error is about the whole item.
+    /// Makes the error one about the whole item.
     pub(crate) fn anywhere(self) -> Self {
         Self { at: None, ..self }
     }
@@ -111,17 +107,16 @@ pub struct Entry {
     pub name: String,
     /// Other texts that can be typed.
     pub aliases: Vec<String>,
-    /// The source of the name: `software`, `hardware`, `cache`, `AMD`, `PAPI`, `raw`, `pmu msr`,
-    /// `table`, `perf list`, `tracepoint`, `breakpoint`, `uprobe`, `device cuda`, `simulated`.
+    /// For example `software`, `AMD`, `pmu msr`, `tracepoint` or `device cuda`.
     pub source: String,
-    /// The unit of the counter's values.
+    /// The unit of the values.
     pub unit: Unit,
     /// A description of one line.
     pub description: String,
-    /// Whether the name is a pattern to fill in (`rNNNN`) and not a counter.
+    /// Whether the name is a pattern to fill in (`rNNNN`).
     pub is_pattern: bool,
-    /// Whether there are thousands of such entries (tracepoints, a vendor's names). `list` tries to
-    /// open such a counter only if the user asks for it.
+    /// Whether there are thousands of such entries. `list` tries to open such a counter only if the
+    /// user asks for it.
     pub bulk: bool,
 }
 

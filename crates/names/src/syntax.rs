@@ -3,7 +3,7 @@
 /// A whole list, such as `a,b:u,{c,d}:k`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
-    /// The entries in the order in which they were typed.
+    /// In the order in which they were typed.
     pub entries: Vec<Entries>,
 }
 
@@ -14,17 +14,17 @@ pub enum Entries {
     Single(Item),
     /// A group in braces, such as `{c,d}:k`.
     Group {
-        /// The counters of the group; at least one.
+        /// At least one.
         items: Vec<Item>,
-        /// The modifiers after the closing brace, which apply to every item.
+        /// The modifiers after the closing brace, for each item.
         modifiers: Modifiers,
     },
 }
 
-/// One counter: its name, and the modes in which it counts.
+/// One counter: its name and modifiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Byte offset of the item's first character in the list.
+    /// Byte offset in the list.
     pub at: usize,
     /// The part before the modifiers.
     pub head: Head,
@@ -50,16 +50,16 @@ pub enum Head {
         system: String,
         /// The text after the colon.
         name: String,
-        /// The condition under which a hit of the tracepoint is counted: `/filter="count > 100"/`.
+        /// The condition: `/filter="count > 100"/`.
         filter: Option<Filter>,
     },
     /// A breakpoint, such as `mem:0x401000/8:rw`.
     Breakpoint {
-        /// Virtual address of the first byte that is watched.
+        /// Virtual address.
         address: u64,
-        /// Number of bytes that are watched. `None` if it was not typed.
+        /// Number of bytes; `None` if it was not typed.
         len: Option<u64>,
-        /// The kinds of access that are counted. `None` if they were not typed.
+        /// Kinds of access; `None` if they were not typed.
         access: Option<Access>,
     },
     /// A uprobe, such as `uprobe:/usr/lib/libm.so.6:expf+4`, or `uretprobe:…`.
@@ -70,10 +70,9 @@ pub enum Head {
         path: String,
         /// Byte offset, in the list, of the text after the path and its colon.
         at: usize,
-        /// The function. `None` if only an offset was typed, which is counted from the beginning of
-        /// the file.
+        /// The function. `None` if only an offset was typed.
         symbol: Option<String>,
-        /// Number of bytes after the start of the function, or after the start of the file.
+        /// Bytes after the start of the function, or of the file.
         offset: u64,
     },
     /// A name in the spelling of libpfm4 and PAPI, such as `perf::CYCLES:u=1`.
@@ -82,12 +81,12 @@ pub enum Head {
         pmu: String,
         /// The text after the two colons.
         name: String,
-        /// The attributes: `:attribute` and `:attribute=value`.
+        /// `:attribute` and `:attribute=value`.
         attributes: Vec<Term>,
     },
     /// A counter of a device in PAPI's spelling, such as `cuda:::event:elapsed_cycles_sm:device=0`.
     Device {
-        /// The text before the three colons: PAPI's component.
+        /// PAPI's component, before the three colons.
         component: String,
         /// The text after the three colons.
         name: String,
@@ -97,17 +96,16 @@ pub enum Head {
 /// A condition on a tracepoint's fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Byte offset of the filter's term in the list.
+    /// Byte offset of the term in the list.
     pub at: usize,
-    /// The condition in the kernel's filter language, without quotes.
+    /// In the kernel's filter language, without quotes.
     pub text: String,
 }
 
-/// A term between slashes: `name` or `name=value`. A value with commas, slashes or quotes is typed
-/// in double quotes, with a backslash before a quote or a backslash.
+/// A term between slashes: `name` or `name=value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// Byte offset of the term in the list.
+    /// Byte offset in the list.
     pub at: usize,
     /// The text before the equals sign.
     pub name: String,
@@ -142,8 +140,8 @@ pub struct Modifiers {
     pub host: bool,
     /// `I`: do not count while the processor is idle.
     pub not_idle: bool,
-    /// `D`: pin the counter to the PMU. A pinned counter is not multiplexed. If the PMU has no free
-    /// counter for it, reading the counter fails.
+    /// `D`: pin the counter to the PMU, so that it is not multiplexed. If the PMU has no free
+    /// counter, reading it fails.
     pub pinned: bool,
     /// `e`: give the group exclusive use of the PMU.
     pub exclusive: bool,
@@ -155,8 +153,7 @@ impl Modifiers {
         *self == Self::default()
     }
 
-    /// Returns the modifiers of an item in a group. As in perf, they are the letters of the item
-    /// together with the letters of the group.
+    /// As in perf, an item in a group has its own letters and those of the group.
     pub fn and(self, group: Self) -> Self {
         Self {
             user: self.user | group.user,

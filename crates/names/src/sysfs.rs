@@ -12,8 +12,7 @@
 //!
 //! A name from `events` can also be typed without its PMU (`mem-loads`, `energy-pkg`). The
 //! beginning `uncore_` and the number at the end of a PMU's name can be left out:
-//! `uncore_imc/data_reads/` stands for the counters of `uncore_imc_0` and of all other PMUs that
-//! differ only by that number.
+//! `uncore_imc/data_reads/` stands for the counters of `uncore_imc_0`, `uncore_imc_1` and so on.
 //!
 //! Source: Documentation/ABI/testing/sysfs-bus-event_source-devices-{format,events}.
 
@@ -34,14 +33,12 @@ use machine::Machine;
 use machine::files::{DEVICES, parse_cpus};
 use model::suggest;
 
-/// The [`NameSource`] of the machine's PMUs.
 pub(crate) struct Pmus(pub Machine, pub Rc<Vendor>);
 
-/// PMUs whose counters have another syntax: `page-faults`, `system:name`, `mem:…`, `uprobe:…`, and
-/// so on.
+/// PMUs whose counters have another syntax (`page-faults`, `system:name`, `mem:…`).
 const NAMED_OTHERWISE: [&str; 5] = ["software", "tracepoint", "breakpoint", "uprobe", "kprobe"];
 
-/// Terms of perf that control sampling and have no meaning for counting.
+/// perf's terms about sampling.
 const OF_SAMPLING: [&str; 15] = [
     "period",
     "freq",
@@ -89,7 +86,6 @@ impl NameSource for Pmus {
     }
 }
 
-/// A counter while its terms are applied.
 struct Draft {
     attr: PerfAttr,
     unit: Unit,
@@ -109,9 +105,8 @@ impl Pmus {
         plain.then(|| self.0.read_trimmed(&format!("{DEVICES}/{pmu}/events/{event}")))?
     }
 
-    /// Returns the PMUs of this machine that a name stands for: the PMU with exactly this name, or
-    /// else all PMUs that only add a number to it, or, if the name has a `*`, all PMUs that match
-    /// it. `cpu` stands for the PMUs of the cores.
+    /// Returns the PMUs that a name stands for: the PMU with this name, or else those that only add
+    /// a number to it, or match its `*`. `cpu` stands for the PMUs of the cores.
     pub(crate) fn called(&self, typed: &str) -> Vec<String> {
         let all = self.0.list(DEVICES);
         if all.iter().any(|p| p == typed) {
@@ -133,8 +128,7 @@ impl Pmus {
         }
     }
 
-    /// Resolves an event that was typed without its PMU (`mem-loads`): an event of the cores, or
-    /// else of any PMU.
+    /// Resolves an event without a PMU (`mem-loads`): an event of the cores, or else of any PMU.
     fn by_event(&self, word: &str) -> Option<Result<Vec<Resolved>, Trouble>> {
         let mut having = self.0.list(DEVICES);
         having.retain(|pmu| self.event(pmu, word).is_some());
@@ -179,7 +173,7 @@ impl Pmus {
         each.collect()
     }
 
-    /// Adds the PMU to the counter's name if the name stands for counters of several PMUs.
+    /// Adds the PMU to the counter's name if the name stands for several PMUs.
     pub(crate) fn told_apart(
         &self,
         pmu: &str,
@@ -200,7 +194,7 @@ impl Pmus {
         Resolved { name, pmu: Some(pmu.to_owned()), ..resolved }
     }
 
-    /// Returns the counter that these terms describe on the PMU with exactly this name.
+    /// Returns the counter that these terms describe on the PMU with this name.
     pub(crate) fn one(&self, pmu: &str, terms: &[Term]) -> Result<Resolved, Trouble> {
         let dir = format!("{DEVICES}/{pmu}");
         let machine = |problem: String| Trouble::new(NameErrorKind::Machine { problem });
@@ -231,8 +225,8 @@ impl Pmus {
         })
     }
 
-    /// Returns the counter of the processor's PMU with these terms, by the layout in the
-    /// processor's manual. This is for machines on which the kernel shows no PMU in sysfs.
+    /// Returns the counter with these terms, by the layout in the processor's manual. This is for
+    /// machines on which sysfs has no PMU.
     pub(crate) fn documented(&self, terms: &[Term]) -> Result<Resolved, Trouble> {
         const TYPE_RAW: u32 = 4;
         let layout = format::documented(&self.0);
@@ -263,8 +257,8 @@ impl Pmus {
         Ok(draft)
     }
 
-    /// Applies one term to the draft of a counter. A name from `events` stands for other terms,
-    /// which are applied in its place.
+    /// Applies one term. A name from `events` stands for other terms, which are applied in its
+    /// place.
     fn apply(
         &self,
         pmu: &str,
@@ -297,8 +291,8 @@ impl Pmus {
             Trouble::new(NameErrorKind::Machine { problem }).at(term.at)
         })?;
         let text = match term.value.as_deref().unwrap_or("1") {
-            // `?` as a value marks a parameter of an event. The user gives its value in another
-            // term with the same name.
+            // `?` marks a parameter of an event. The user gives its value in another term with the
+            // same name.
             "?" => {
                 let given = all.iter().find(|t| t.name == term.name && t.value.is_some());
                 let value = given.and_then(|t| t.value.as_deref()).filter(|v| *v != "?");
@@ -319,8 +313,8 @@ impl Pmus {
         Ok(())
     }
 
-    /// Applies a term that is the name of a counter: an event in sysfs; for the PMUs of cores, a
-    /// generic counter or `rNNNN`; or a vendor's name.
+    /// Applies a term that is a name: an event in sysfs; for the PMUs of cores, a generic counter
+    /// or `rNNNN`; or a vendor's name.
     fn apply_name(
         &self,
         pmu: &str,
@@ -362,7 +356,7 @@ impl Pmus {
         Ok(())
     }
 
-    /// Returns the unit and the scale that sysfs has for a name from `events`.
+    /// Returns the unit and the scale of a name from `events`.
     fn unit(&self, pmu: &str, term: &Term) -> Result<(Unit, Scale), Trouble> {
         let file = |ending| format!("{DEVICES}/{pmu}/events/{}.{ending}", term.name);
         let (unit, more) =
@@ -402,8 +396,7 @@ impl Pmus {
     }
 }
 
-/// Returns the terms of a text like `event=0x3c,umask=0x1`, as it is in sysfs and in tables. `at`
-/// is the byte offset that errors about these terms get.
+/// Returns the terms of a text like `event=0x3c,umask=0x1`. `at` is the place for errors.
 pub(crate) fn split_terms(terms: &str, at: usize) -> Vec<Term> {
     let pieces = terms.split(',').map(str::trim).filter(|piece| !piece.is_empty());
     pieces

@@ -1,6 +1,5 @@
 //! Resolves a vendor's names (`inst_retired.any`, `ls_dispatch.ld_dispatch`). [`Vendor`] reads the
-//! tables. The code here turns a row of a table into a counter. The places of the row's terms come
-//! from sysfs or from the processor's manual.
+//! tables. The places of a row's terms come from sysfs or from the processor's manual.
 
 use std::rc::Rc;
 
@@ -12,7 +11,7 @@ use crate::sysfs::{Pmus, split_terms};
 use crate::vendor::{Vendor, VendorEvent};
 use machine::Machine;
 
-/// The [`NameSource`] of a directory of tables.
+/// A directory of tables.
 pub(crate) struct Tables(pub Machine, pub Rc<Vendor>);
 
 impl NameSource for Tables {
@@ -33,7 +32,7 @@ impl NameSource for Tables {
     }
 }
 
-/// The [`NameSource`] of the events that an installed perf lists. It is asked last.
+/// The events that an installed perf lists.
 pub(crate) struct PerfList(pub Machine, pub Rc<Vendor>);
 
 impl NameSource for PerfList {
@@ -54,7 +53,6 @@ impl NameSource for PerfList {
     }
 }
 
-/// Returns the counters that `word` stands for; `None` if it is not a vendor's name.
 fn look_up(
     vendor: &Rc<Vendor>,
     machine: &Machine,
@@ -67,8 +65,8 @@ fn look_up(
     let pmus = Pmus(machine.clone(), vendor.clone());
     let several = events.len() > 1;
     let each = events.into_iter().map(|event| of_event(&pmus, event, several));
-    // A table can contain the name for several kinds of cores, and this machine may have only one
-    // of these kinds.
+    // A table can contain the name for several kinds of cores, of which this machine may have only
+    // one.
     let (good, bad): (Vec<_>, Vec<_>) = each.partition(Result::is_ok);
     let found: Vec<Resolved> = good.into_iter().flatten().flatten().collect();
     match bad.into_iter().next() {
@@ -79,8 +77,7 @@ fn look_up(
 
 fn of_event(pmus: &Pmus, event: &VendorEvent, several: bool) -> Result<Vec<Resolved>, Trouble> {
     let terms = split_terms(&event.terms, 0);
-    // A wrong term is an error in the table and not in the typed text, so the error has no place
-    // there.
+    // A wrong term is an error in the table, so the error has no place in the typed text.
     let row = || NameCause::TableRow(format!("{}/{}/", event.pmu, event.terms));
     let anywhere = |trouble: Trouble| trouble.anywhere().because(row());
     let called = pmus.called(&event.pmu);

@@ -1,4 +1,4 @@
-//! Resolves tracepoints: `system:name`. The number of each tracepoint is in a file of tracefs.
+//! Resolves tracepoints: `system:name`. Their numbers are in tracefs.
 
 use std::ffi::CString;
 use std::{fs, io};
@@ -14,7 +14,6 @@ use machine::files::TRACEFS;
 
 const TYPE_TRACEPOINT: u32 = 2;
 
-/// The [`NameSource`] of tracepoints.
 pub(crate) struct Tracepoints(pub Machine);
 
 impl NameSource for Tracepoints {
@@ -106,8 +105,8 @@ impl Tracepoints {
         Ok(PerfAttr { kind: TYPE_TRACEPOINT, config, filter, ..PerfAttr::default() })
     }
 
-    /// Returns the text of the filter for the kernel. This code checks its fields, so that an error
-    /// can name a wrong field and the fields that exist.
+    /// Returns the filter for the kernel. Its fields are checked here, so that an error can name
+    /// the fields that exist.
     fn condition(&self, filter: &Filter, dir: &str) -> Result<CString, Trouble> {
         let wrong = |text: &str, problem: String| {
             Trouble::new(NameErrorKind::Value { text: text.into(), problem }).at(filter.at)
@@ -115,8 +114,7 @@ impl Tracepoints {
         let fields = self.0.read(&format!("{dir}/format")).map(|text| fields(&text));
         if let Ok(fields) = &fields {
             for field in compared(&filter.text) {
-                // These names are not fields, but are allowed in filters:
-                // Documentation/trace/events.rst.
+                // Not fields, but allowed in filters (Documentation/trace/events.rst).
                 let known = ["cpu", "CPU", "comm", "COMM", "common_pid"].contains(&field);
                 if !known && !fields.iter().any(|f| f == field) {
                     let problem = "no field of this tracepoint".into();
@@ -129,8 +127,7 @@ impl Tracepoints {
     }
 }
 
-/// Returns the names of fields in a tracepoint's `format`: lines like `field:unsigned int
-/// fd;\toffset:16;…`.
+/// Reads lines like `field:unsigned int fd;\toffset:16;…` of a tracepoint's `format`.
 fn fields(format: &str) -> Vec<String> {
     let declarations = format.lines().filter_map(|line| {
         let (declaration, _) = line.trim().strip_prefix("field:")?.split_once(';')?;
@@ -140,8 +137,7 @@ fn fields(format: &str) -> Vec<String> {
     declarations.filter(|name| !name.starts_with("common_")).collect()
 }
 
-/// Returns the words to the left of comparison operators, which are names of fields. Text in quotes
-/// is skipped.
+/// Returns the words to the left of comparison operators, outside of quotes.
 fn compared(filter: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -160,7 +156,7 @@ fn compared(filter: &str) -> Vec<&str> {
                 word = filter.get(at..end);
             }
             None if "=!<>&~".contains(c) => {
-                // && and || separate conditions; all other operators compare.
+                // && and || separate conditions; the other operators compare.
                 let doubled = c == '&' && chars.next_if(|(_, c)| *c == '&').is_some();
                 let name = word.take().filter(|w| !w.starts_with(|c: char| c.is_ascii_digit()));
                 found.extend(name.filter(|_| !doubled));

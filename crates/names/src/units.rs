@@ -2,8 +2,8 @@
 
 use model::{Scale, Unit};
 
-/// Returns the unit that a word stands for, and the factor that converts a value to this unit.
-/// Drivers of the kernel write `Joules`, `MiB` and `Bytes`, and perf's tables `MiB` and `64Bytes`.
+/// Returns a unit, and the factor that converts a value to it. Drivers of the kernel write
+/// `Joules`, `MiB` and `Bytes`, and perf's tables `MiB` and `64Bytes`.
 pub(crate) fn unit_of(word: &str) -> (Unit, f64) {
     match word.to_ascii_lowercase().as_str() {
         "" => (Unit::Count, 1.0),
@@ -24,10 +24,10 @@ pub(crate) fn unit_of(word: &str) -> (Unit, f64) {
     }
 }
 
-/// Returns unit and scale of a text like `6.1e-5MiB`.
+/// Reads a text like `6.1e-5MiB`.
 pub(crate) fn unit_and_scale(text: &str) -> Option<(Unit, Scale)> {
     let text = text.trim();
-    // The number is the longest prefix that is a number: `1e6` of `1e6Hz`, but only `2` of `2EiB`.
+    // The longest prefix that is a number: `1e6` of `1e6Hz`, but only `2` of `2EiB`.
     let cut = (1..=text.len())
         .rev()
         .find(|&end| text.get(..end).is_some_and(|number| number.parse::<f64>().is_ok()));

@@ -1,6 +1,5 @@
 //! Resolves uprobes: `uprobe:/path/of/a/file:function[@version][+offset]` and `uretprobe:…`, as in
-//! bpftrace. The kernel counts a hit when a counted thread reaches the instruction at that place of
-//! the file.
+//! bpftrace. The kernel counts a hit when a counted thread reaches that instruction of the file.
 //!
 //! ```text
 //!  symbol ── symbols: .symtab, .dynsym, or the file's separate symbols ──► address
@@ -33,7 +32,6 @@ use machine::Machine;
 use machine::files::DEVICES;
 use symbols::Symbols;
 
-/// The [`NameSource`] of uprobes.
 pub(crate) struct Uprobes(pub Machine);
 
 impl NameSource for Uprobes {
@@ -81,7 +79,7 @@ impl Uprobes {
                 Format::parse(&text).ok_or_else(|| machine(format!("/{file}: {text:?}")))?;
             format.put(&mut attr, 1);
         }
-        // The path has no zero byte, because the file at this path was read above.
+        // The path has no zero byte: the file was read above.
         attr.path = CString::new(path.as_os_str().as_bytes()).ok();
         Ok(attr)
     }
@@ -104,7 +102,7 @@ fn read(typed: &str) -> Result<(PathBuf, Vec<u8>), Trouble> {
         return Err(unreadable("no such program in PATH").because(NameCause::NotInPath));
     };
     let path = std::path::absolute(&path).map_err(|e| unreadable(&e.to_string()))?;
-    // Reading a device or a pipe might never end, so only regular files are read.
+    // Reading a device or a pipe might never end.
     let found = std::fs::metadata(&path).map_err(|e| unreadable(&e.to_string()))?;
     if !found.is_file() {
         return Err(unreadable("not a file"));
@@ -127,7 +125,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Returns the offset in the file of the instruction to probe.
+    /// Returns the offset of the instruction in the file.
     fn place(&self, bytes: &[u8]) -> Result<u64, Trouble> {
         match FileKind::parse(bytes) {
             Ok(FileKind::Elf64) => self.place_in::<FileHeader64<Endianness>>(bytes),

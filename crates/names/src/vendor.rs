@@ -1,6 +1,5 @@
-//! Reads a processor vendor's names of counters from JSON tables of the user, or from an installed
-//! perf. No tables are built in, because the tables in the kernel's sources have the kernel's
-//! licence.
+//! Reads a vendor's names of counters from JSON tables of the user, or from an installed perf. No
+//! tables are built in, because those in the kernel's sources have the kernel's licence.
 //!
 //! ```text
 //!  DIR/mapfile.csv  ──► row of this processor ──► a folder (as in the kernel) or files
@@ -11,9 +10,8 @@
 //!  VendorEvent { pmu, terms "event=0xc0,umask=0x1" }
 //! ```
 //!
-//! Nothing is read until a name must be resolved that is not one of perf's or PAPI's, or until the
-//! list of all names is needed. Sources: the kernel's tools/perf/pmu-events/README and jevents.py
-//! (Linux 6.12), github.com/intel/perfmon.
+//! Nothing is read until it is needed. Sources: the kernel's tools/perf/pmu-events/README and
+//! jevents.py (Linux 6.12), github.com/intel/perfmon.
 
 mod json;
 mod mapfile;
@@ -31,9 +29,9 @@ use machine::Machine;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct VendorEvent {
     pub(crate) name: String,
-    /// The PMU's name in sysfs, possibly without its number. `cpu` is the PMU of the cores.
+    /// The name in sysfs, possibly without its number. `cpu` is the PMU of the cores.
     pub(crate) pmu: String,
-    /// The event's terms in the form of sysfs: `event=0xc0,umask=0x1`.
+    /// As in sysfs: `event=0xc0,umask=0x1`.
     pub(crate) terms: String,
     pub(crate) unit: Unit,
     pub(crate) scale: Scale,
@@ -41,7 +39,7 @@ pub(crate) struct VendorEvent {
     pub(crate) deprecated: bool,
 }
 
-/// The events of the vendor's tables, with an index by name.
+/// The events, with an index by name.
 #[derive(Default)]
 struct Names {
     events: Vec<VendorEvent>,
@@ -59,7 +57,7 @@ impl Names {
     }
 }
 
-/// The vendor's names of one machine, from a directory or else from an installed perf.
+/// The vendor's names, from a directory or else from an installed perf.
 pub(crate) struct Vendor {
     machine: Machine,
     directory: Option<PathBuf>,
@@ -86,20 +84,18 @@ impl Vendor {
         })
     }
 
-    /// Returns the events with this name: one for each kind of core or unit. Case does not matter.
+    /// Returns the events with this name, in any case: one for each kind of core or unit.
     pub(crate) fn find(&self, name: &str) -> Vec<&VendorEvent> {
         let names = self.names();
         let found = names.by_name.get(&name.to_ascii_lowercase());
         found.into_iter().flatten().filter_map(|&i| names.events.get(i)).collect()
     }
 
-    /// Returns the reason why some or all names are missing, if there is one: a problem with the
-    /// directory, or a perf that hangs.
+    /// Returns why names are missing: a problem with the directory, or a perf that hangs.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.names().problem.as_deref()
     }
 
-    /// Whether the user named a directory of tables.
     pub(crate) fn has_directory(&self) -> bool {
         self.directory.is_some()
     }
@@ -109,7 +105,7 @@ impl Vendor {
     }
 }
 
-/// Reads the events in this processor's tables, and the reasons why some of them cannot be used.
+/// Reads this processor's tables, and why parts of them cannot be used.
 fn read(directory: &Path, machine: &Machine) -> (Vec<VendorEvent>, Vec<String>) {
     let chosen = match mapfile::choose(directory, machine) {
         Ok(chosen) => chosen,

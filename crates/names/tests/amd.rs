@@ -48,8 +48,7 @@ fn every_name_is_what_libpfm4_says() {
     }
 }
 
-/// Some expected numbers are also computed as the manual says: event[7:0] | umask << 8 |
-/// event[11:8] << 32.
+/// As the manual says: event[7:0] | umask << 8 | event[11:8] << 32.
 #[test]
 fn the_twelve_bits_of_an_event_are_held_apart() {
     let expected = expected();
@@ -78,7 +77,6 @@ fn modifiers_work() {
     assert!(kernel.exclude_user && !kernel.exclude_kernel && kernel.config == 0x7f41);
 }
 
-/// Names are refused on processors on which their numbers mean something else.
 #[test]
 fn other_processors_refuse() {
     let refused = |vendor, family, model, name: &str| {
@@ -94,7 +92,7 @@ fn other_processors_refuse() {
     assert_eq!(refused("AuthenticAMD", 26, 2, name), text("AuthenticAMD family 26"));
     assert_eq!(refused("", 0, 0, name), text("of an unknown vendor"));
     assert_eq!(refused("AuthenticAMD", 25, 0x61, name), None);
-    // Zen 3 does not have the event of `name`, but the other one.
+    // Zen 3 lacks the event of `name`, but has the other one.
     for model in [0x01, 0x21, 0x44, 0x50] {
         assert_eq!(refused("AuthenticAMD", 25, model, name), text("Zen 3"));
         assert_eq!(refused("AuthenticAMD", 25, model, "ls_any_fills_from_sys.all_dram_io"), None);

@@ -1,5 +1,4 @@
-//! Tests the counters of a recording without `-e`: default sets, variables, and devices that cannot
-//! be counted.
+//! Tests the counters of a recording without `-e`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -56,12 +55,10 @@ fn test_devices() -> Devices {
     Devices::known().with(Box::new(Toy))
 }
 
-/// A component with a source is counted like everything else.
 #[test]
 fn a_source_of_an_accelerator() {
     let resolver = Resolver::new(&Machine::here()).with(Box::new(test_devices()));
-    // Without the devices of this test, `toy` is unknown, and the error lists the built-in
-    // components.
+    // Without the devices of this test, `toy` is unknown.
     let error = Resolver::new(&Machine::here()).resolve("toy:::cycles").unwrap_err();
     let Some(NameCause::Components(all)) = error.cause else { panic!("{error:?}") };
     assert_eq!(all[0], "cuda");
@@ -81,7 +78,7 @@ fn a_device_without_a_source_is_skipped_with_one_sentence() {
     assert_eq!(set.skipped[0].component, "cuda");
     let set = of(&["rocm"], &[("TVM_PAPI_ROCM_METRICS", "rocm:::SQ_WAVES")], Devices::known());
     assert!(set.unwrap().skipped[0].missing.what.contains("librocprofiler64.so"));
-    // If the user types the counter after `-e`, it is an error that it cannot be counted.
+    // After `-e`, the counter is an error.
     let error = Resolver::new(&Machine::here())
         .resolve("cs,cuda:::event:elapsed_cycles_sm:device=0")
         .unwrap_err();
@@ -105,7 +102,7 @@ fn variables_beat_the_sets() {
     // An empty list stands for no counters, and not for the defaults.
     let set = of(&["cpu"], &[("COUNTERPOINT_CPU_METRICS", "")], Devices::known()).unwrap();
     assert_eq!(names(&set), []);
-    // Pinned memory is counted by the processor. A counter that is in both lists is counted once.
+    // Pinned memory is counted by the processor. A counter of both lists is counted once.
     let pinned = ("COUNTERPOINT_CPU_PINNED_METRICS", "minor-faults:u;major-faults:u");
     let set = of(&["cpu", "cpu_pinned"], &[tvms, pinned], Devices::known()).unwrap();
     assert_eq!(names(&set), [("minor-faults:u", 0), ("major-faults:u", 1)]);
@@ -136,8 +133,7 @@ fn which_devices_are_asked() {
     assert_eq!(asked(set), ["cpu", "cuda_host", "cuda"]);
 }
 
-/// The default sets must equal the sets of TVM's original collectors, and kinds must be found by
-/// all their names.
+/// The default sets must equal those of TVM's original collectors.
 #[test]
 fn kinds() {
     let cpu = [

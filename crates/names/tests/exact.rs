@@ -1,5 +1,4 @@
-//! Tests exact counts of typed names, the checks of a machine, and each kind of error that a test
-//! can cause.
+//! Tests exact counts of typed names, the checks of a machine, and errors that a test can cause.
 
 use counters::{OpenErrorKind, Plan, ReadStatus, Readings, ThreadCounters};
 use machine::Machine;
@@ -40,7 +39,7 @@ fn page_faults_by_name() {
 static WATCHED: [std::sync::atomic::AtomicU64; 2] =
     [const { std::sync::atomic::AtomicU64::new(0) }; 2];
 
-/// Each breakpoint of a group counts exactly, and independently of the others.
+/// Each breakpoint of a group counts on its own.
 #[test]
 fn breakpoints_by_address() {
     use std::sync::atomic::Ordering::Relaxed;
@@ -66,7 +65,6 @@ fn breakpoints_by_address() {
     counters.close();
 }
 
-/// A tracepoint counts system calls exactly: 1,000 calls are 1,000 hits.
 #[test]
 fn tracepoints_by_name() {
     let counters = match Resolver::new(&Machine::here()).resolve("syscalls:sys_enter_getppid:u") {
@@ -89,8 +87,8 @@ fn tracepoints_by_name() {
     counters.close();
 }
 
-/// The test opens 17 breakpoints at once; x86-64 and most other processors have four. The error
-/// names the first breakpoint that does not fit, and the breakpoints that fit.
+/// x86-64 and most other processors have four breakpoints. The error names the first one that does
+/// not fit.
 #[test]
 fn one_breakpoint_too_many() {
     let at = &raw const WATCHED[0] as usize;
@@ -181,8 +179,8 @@ fn is_open(fd: i32) -> bool {
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
 
-/// A child process gives up root. With `perf_event_paranoid` at 2, it may not count in the kernel,
-/// and the cause of the error names the counter that works.
+/// Without root and with `perf_event_paranoid` at 2, the kernel may not be counted, and the cause
+/// of the error names the counter that works.
 #[test]
 fn without_privileges() {
     let machine = Machine::here();
@@ -247,7 +245,6 @@ fn the_default_set() {
         }
         Opens::No(problem) => problem.message,
     };
-    // Without hardware counters, there are no defaults, and one note gives the reason.
     let why = format!("only times are recorded, because hardware counters are missing: {hardware}");
     assert_eq!((names, &set.notes), (vec![], &vec![why]));
 }
@@ -258,9 +255,8 @@ fn simulated_counters_always_work() {
     assert_eq!(check(&counters, &Machine::here()).problem(), None);
 }
 
-/// Compares our count of page faults with perf's. perf counts this test program with and without
-/// touching 5000 pages. Address randomisation is switched off in both runs, so that both start in
-/// the same way.
+/// Compares our count of page faults with perf's, for this program with and without touching 5000
+/// pages. Address randomisation is off, so that both runs start in the same way.
 #[test]
 fn perf_counts_the_same() {
     use std::os::unix::process::CommandExt;
@@ -295,7 +291,7 @@ fn perf_counts_the_same() {
     let line = text.lines().find(|l| l.contains("page-faults")).expect("perf's line");
     let with_pages: i64 = line.split(',').next().unwrap().parse().expect("perf's count");
 
-    // The count that perf has for a run that touches no pages. It is subtracted below.
+    // A run that touches no pages, which is subtracted below.
     let mut without = Command::new("perf");
     without.args(["stat", "-x,", "-e", "page-faults:u", "--"]).arg(&argument);
     without.args(["--ignored", "--exact", "touch_no_pages"]);
@@ -316,7 +312,7 @@ fn perf_counts_the_same() {
     counters.close();
     let ours = end.since(&begin, 0).unwrap() as i64;
     assert_eq!(ours, 5000);
-    // The number of pages that a program touches at its start differs a little between runs.
+    // The number of pages at a program's start differs a little between runs.
     let theirs = with_pages - without_pages;
     assert!((theirs - ours).abs() < 50, "perf stat {theirs}, ours {ours}");
 }

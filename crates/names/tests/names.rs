@@ -1,11 +1,11 @@
-//! Compares lists with tables: the counters that the lists stand for (numbers from
-//! linux/perf_event.h and from perf's tables), and the errors of lists that cannot be used.
+//! Compares lists with tables: the counters that they stand for (numbers from linux/perf_event.h
+//! and from perf's tables), and the errors of lists that cannot be used.
 
 use machine::Machine;
 use model::{Counter, PerfAttr, SimReading, Source, Unit};
 use names::{NameCause, Resolver, parse, pieces};
 
-/// Returns a machine without PMUs and tracefs, on which only built-in names can be resolved.
+/// Only built-in names can be resolved.
 fn bare() -> Resolver {
     Resolver::new(&Machine::at("/nonexistent"))
 }
@@ -19,7 +19,7 @@ fn attr(counter: &Counter) -> PerfAttr {
 
 #[test]
 fn perfs_own_names() {
-    // The columns are name, type and config.
+    // Name, type and config.
     #[rustfmt::skip]
     let golden: &[(&str, u32, u64)] = &[
         ("cycles", 0, 0), ("cpu-cycles", 0, 0), ("instructions", 0, 1), ("cache-references", 0, 2),
@@ -142,8 +142,7 @@ fn breakpoints() {
     assert_eq!(fields(of("MEM:0x10/1:u")), (5, 0x10, 1, 3, true));
 }
 
-/// The columns are the typed text, the byte, the message after the byte, and the cause (`Debug` of
-/// [`names::NameCause`]).
+/// The typed text, the byte, the message, and the cause (`Debug` of [`names::NameCause`]).
 #[test]
 fn errors_say_what_where_and_what_instead() {
     #[rustfmt::skip]
@@ -231,8 +230,7 @@ fn a_mark_under_the_place() {
     assert_eq!(error.pointed_at(text), "größe,cs:y\n      ^");
 }
 
-/// Attributes are printed as they were typed, because quotes have no meaning in them. Fuzzing found
-/// a text of this kind that was printed wrongly.
+/// Quotes have no meaning in attributes. Fuzzing found such a text that was printed wrongly.
 #[test]
 fn what_is_printed_reads_back() {
     for text in ["%::*:X:=:c", "perf::CYCLES:u=1:k", "p::n:a=\"x\":b=\\", "p::n:a="] {
@@ -248,7 +246,7 @@ fn more_than_can_be_recorded() {
     assert_eq!(bare().resolve(&many[..32].join(",")).unwrap().len(), 32);
 }
 
-/// Every name in the catalogue can be resolved, has the unit of its entry, and occurs once.
+/// Names in the catalogue can be resolved, have the unit of their entry, and occur once.
 #[test]
 fn the_catalogue_resolves() {
     let resolver = bare();
@@ -256,7 +254,7 @@ fn the_catalogue_resolves() {
     for entry in resolver.catalogue() {
         for name in std::iter::once(&entry.name).chain(&entry.aliases) {
             assert!(seen.insert(name.to_lowercase()), "{name} twice");
-            // tests/amd.rs resolves AMD's names, on processors of AMD.
+            // tests/amd.rs resolves AMD's names.
             if !entry.is_pattern && entry.source != "AMD" {
                 let counter = resolver.resolve(name).unwrap_or_else(|e| panic!("{name}: {e}"));
                 assert_eq!(counter[0].unit, entry.unit, "{name}");
@@ -267,7 +265,6 @@ fn the_catalogue_resolves() {
     assert!(seen.len() > 50);
 }
 
-/// A wrong entry does not change the others.
 #[test]
 fn entries_apart() {
     for (text, expected) in [
@@ -297,8 +294,7 @@ fn none_stands_alone() {
     }
 }
 
-/// `resolve_once` leaves out a counter that its group already has under another name. Counters with
-/// a name that the user chose, simulated counters and other groups do not change.
+/// Counters with a name that the user chose, simulated counters and other groups do not change.
 #[test]
 fn one_counter_under_two_names() {
     let resolver = Resolver::new(&Machine::at("/nonexistent"));
@@ -320,7 +316,6 @@ fn one_counter_under_two_names() {
     assert_eq!(said, ["faults is another name of page-faults; it is counted once, as page-faults"]);
 }
 
-/// A profile can have at most 32 counters.
 #[test]
 fn too_many_counters() {
     let list: Vec<String> = (0..33).map(|n| format!("mem:{:#x}/1:w", 4096 + n)).collect();
@@ -329,7 +324,7 @@ fn too_many_counters() {
     assert_eq!(error.cause, Some(NameCause::TooMany));
 }
 
-/// If a second colon separates known modifiers, the error does not report them as unknown.
+/// The error does not report known modifiers as unknown.
 #[test]
 fn modifiers_in_two_parts() {
     let error = Resolver::new(&Machine::at("/nonexistent")).resolve("faults:u:k").unwrap_err();

@@ -10,7 +10,6 @@ use model::Source;
 use names::Resolver;
 use testkit::counting::*;
 
-/// Returns all names and aliases of software, hardware and cache counters.
 fn generic() -> Vec<String> {
     let resolver = Resolver::new(&Machine::at("/nonexistent"));
     let kinds = ["software", "hardware", "cache"];
@@ -53,7 +52,7 @@ fn perf_encodes_the_same() {
     }
     let mut compared = 0;
     let more = ["r01c2", "cycles:u", "instructions:k", "cache-misses:uk", "cpu-clock:u"];
-    // Spellings that only some versions of perf have are not compared.
+    // Spellings that this perf lacks are not compared.
     for name in generic().iter().map(String::as_str).chain(more) {
         let Some(theirs) = attr(name) else { continue };
         assert_eq!(ours(name), theirs, "{name}");
@@ -110,8 +109,7 @@ impl Pfm {
 
     fn numbers(&self, name: &str) -> Result<Numbers, String> {
         const OS_PERF_EVENT: c_int = 1;
-        // Count in user mode, in the kernel and in a hypervisor, as a counter without modifiers
-        // does.
+        // User mode, kernel and hypervisor, as a counter without modifiers.
         const ALL_MODES: c_int = 1 | 8 | 16;
         let mut attr = [0u64; 32];
         let mut arg = EncodeArg {
@@ -163,7 +161,6 @@ fn libpfm4_encodes_the_same() {
     ];
     let names = generic().into_iter().map(|name| format!("perf::{}", name.to_ascii_uppercase()));
     for name in names.chain(more.map(str::to_owned)) {
-        // libpfm4 does not have spellings that only perf has.
         let Ok(theirs) = pfm.numbers(&name) else { continue };
         assert_eq!(said(ours(&name)), said(theirs), "{name}");
         compared += 1;
@@ -171,12 +168,11 @@ fn libpfm4_encodes_the_same() {
     assert!(compared > 50, "only {compared} names were compared");
 }
 
-/// Compares the numbers of PAPI's presets of floating-point operations with libpfm4's, also for
-/// processors other than this machine's.
+/// Compares PAPI's presets of floating-point operations with libpfm4's, also for other processors.
 #[test]
 fn libpfm4_encodes_floating_point_operations() {
     let Ok(me) = std::env::current_exe() else { return };
-    // libpfm4 reads the variable when it is initialized, which happens once in a process.
+    // libpfm4 reads the variable once in a process.
     if std::env::var_os("LIBPFM_ENCODE_INACTIVE").is_none() {
         let name = "libpfm4_encodes_floating_point_operations";
         let status = Command::new(me)

@@ -1,5 +1,4 @@
-//! Tests names in the spelling of PAPI and libpfm4: they stand for the same counters as perf's
-//! names, and some are refused. oracle.rs compares them with libpfm4 itself.
+//! Tests names in the spelling of PAPI and libpfm4. oracle.rs compares them with libpfm4 itself.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -107,7 +106,6 @@ fn what_is_refused() {
     }
 }
 
-/// Every preset in the list of known names stands for one counter.
 #[test]
 fn every_preset_resolves() {
     let entries = bare().catalogue();
@@ -119,10 +117,8 @@ fn every_preset_resolves() {
     }
 }
 
-/// Tests the event for floating-point operations on processors of AMD and of Intel, some of which
-/// have none. The numbers are from libpfm4 4.13, for the definitions in PAPI's `papi_events.csv`
-/// (oracle.rs compares them again). For Zen 5 they are from the kernel's
-/// `amdzen5/floating-point.json`.
+/// The numbers are from libpfm4 4.13, for the definitions in PAPI's `papi_events.csv` (oracle.rs
+/// compares them again), and for Zen 5 from the kernel's `amdzen5/floating-point.json`.
 #[test]
 fn floating_point_operations() {
     let tree = testkit::counting::Tree::new("papi-flops");
@@ -135,7 +131,7 @@ fn floating_point_operations() {
         ("AuthenticAMD", 0x19, 0x01, "PAPI_FP_OPS", Some(0x0f03)),
         ("AuthenticAMD", 0x19, 0x61, "PAPI_FP_OPS", Some(0x1f03)),
         ("AuthenticAMD", 0x1a, 0x02, "PAPI_FP_OPS", Some(0x0f03)),
-        // Model 0x50 is not Zen 5, and family 0x1b is a later family.
+        // Not Zen 5, and a later family.
         ("AuthenticAMD", 0x1a, 0x50, "PAPI_FP_OPS", None),
         ("AuthenticAMD", 0x1b, 0x02, "PAPI_FP_OPS", None),
         ("GenuineIntel", 0x06, 0x8f, "PAPI_FP_OPS", None),
@@ -160,8 +156,7 @@ fn floating_point_operations() {
     }
 }
 
-/// Intel's presets are weighted sums of four counters; the weights are the numbers of elements in
-/// their vectors.
+/// Weighted sums of four counters. The weights are the numbers of elements in their vectors.
 #[test]
 fn the_sum_for_intel() {
     for (preset, precision, bits) in [("PAPI_SP_OPS", "single", 32), ("PAPI_DP_OPS", "double", 64)]

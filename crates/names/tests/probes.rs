@@ -1,5 +1,5 @@
-//! Tests exact counts of uprobes, tracepoints with filters and breakpoints. The test chooses the
-//! number of hits when it runs.
+//! Tests exact counts of uprobes, tracepoints with filters and breakpoints. The numbers of hits are
+//! random.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,7 +12,6 @@ use model::{PerfAttr, Source};
 use names::{NameCause, Resolver};
 use testkit::counting::*;
 
-/// Returns a number of hits that differs between runs.
 fn some() -> u64 {
     let mut bytes = [0; 8];
     // SAFETY: the call writes at most `bytes.len()` bytes.
@@ -26,7 +25,7 @@ extern "C" fn counterpoint_test_probed(x: u64) -> u64 {
     black_box(x) + 1
 }
 
-/// Another function, with a name that is similar to a mistyped one.
+/// Its name is similar to a mistyped one.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn counterpoint_test_other(x: u64) -> u64 {
@@ -46,8 +45,8 @@ fn attr(text: &str) -> Result<PerfAttr, String> {
     }
 }
 
-/// Returns the counts of the counters in the list while `body` runs. `None` if they do not open
-/// here, which is reported as a skip.
+/// Returns the counts while `body` runs. `None` if they do not open here, which is reported as a
+/// skip.
 fn counted(text: &str, body: impl FnOnce()) -> Option<Vec<Option<u64>>> {
     let counters = match Resolver::new(&Machine::here()).resolve(text) {
         Ok(counters) => counters,
@@ -95,7 +94,7 @@ fn uprobes_count_calls() {
     }
 }
 
-/// Counts the calls of a function with an execution breakpoint, which does not depend on the symbol table.
+/// An execution breakpoint does not depend on the symbol table.
 #[test]
 fn breakpoints_count_calls() {
     let address = counterpoint_test_probed as *const () as usize;
@@ -110,8 +109,8 @@ fn breakpoints_count_calls() {
     }
 }
 
-/// The offset of a function that its symbol gives must be the offset that follows from the
-/// function's address and the mapping of the file.
+/// The offset of a symbol must be the offset that follows from the function's address and the
+/// mapping of the file.
 #[test]
 fn symbols_become_offsets_of_the_file() {
     let address = counterpoint_test_probed as *const () as u64;
@@ -161,7 +160,6 @@ fn what_is_no_place_for_a_probe() {
     assert!(error.contains("\"0x0\": the file has no code there"), "{error}");
 }
 
-/// A user without privileges may not open a uprobe.
 #[test]
 fn a_probe_takes_a_capability() {
     let program = own_program();
@@ -188,8 +186,8 @@ fn a_probe_takes_a_capability() {
     }
 }
 
-/// Mounts tracefs in a mount namespace of this process alone, unless it is mounted already. Returns
-/// whether it is mounted at the end.
+/// Mounts tracefs in a mount namespace of this process alone, if necessary. Returns whether it is
+/// mounted.
 fn tracefs() -> bool {
     if std::path::Path::new("/sys/kernel/tracing/events").is_dir() {
         return true;
@@ -247,7 +245,6 @@ fn filters_choose_hits() {
     });
 }
 
-/// If the kernel refuses a filter, opening fails, and the message gives the reason.
 #[test]
 fn a_filter_that_the_kernel_refuses() {
     with_tracefs(|| {
@@ -263,7 +260,7 @@ fn a_filter_that_the_kernel_refuses() {
     });
 }
 
-/// Thousands of tracepoints are listed without opening one, and similar names are found among them.
+/// Thousands of tracepoints are listed without opening one.
 #[test]
 fn tracepoints_are_listed_and_suggested() {
     with_tracefs(|| {

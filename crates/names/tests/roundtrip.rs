@@ -22,7 +22,7 @@ fn modifiers() -> impl Strategy<Value = Modifiers> {
     )
 }
 
-/// Makes a value, a path or a filter, which may have quotes, slashes and commas, or be empty.
+/// Quotes, slashes and commas, or nothing.
 fn anything() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z0-9]{0,8}", "[-a-zA-Z0-9 ,/:{}=\"\\\\.é<>&]{1,12}", "\\PC{1,12}"]
 }
@@ -33,7 +33,7 @@ fn word() -> impl Strategy<Value = String> {
     })
 }
 
-/// Makes the name of a tracepoint, which must not consist of modifiers alone.
+/// Must not consist of modifiers alone.
 fn point() -> impl Strategy<Value = String> {
     "[a-zA-Z0-9_]{0,8}z"
 }
@@ -85,7 +85,7 @@ fn head() -> impl Strategy<Value = Head> {
 
 fn item() -> impl Strategy<Value = Item> {
     (head(), modifiers()).prop_map(|(head, modifiers)| {
-        // Names of libpfm4 and of components have no modifiers after them.
+        // Names of libpfm4 and of components take no modifiers.
         let takes = !matches!(head, Head::Papi { .. } | Head::Device { .. });
         let modifiers = if takes { modifiers } else { Modifiers::default() };
         Item { at: 0, head, modifiers }
@@ -101,7 +101,7 @@ fn list() -> impl Strategy<Value = List> {
     vec(entries, 1..5).prop_map(|entries| List { entries })
 }
 
-/// Returns the list without byte offsets, which printing changes.
+/// Printing changes byte offsets.
 fn placeless(mut list: List) -> List {
     fn clear(item: &mut Item) {
         item.at = 0;
@@ -132,13 +132,12 @@ proptest! {
         let again = parse(&text);
         prop_assert!(again.is_ok(), "{text}: {again:?}");
         prop_assert_eq!(placeless(again.expect("checked")), list.clone(), "{}", text);
-        // `pieces` must return each entry of the printed list as a piece of its own.
+        // `pieces` returns each entry of the printed list.
         let printed: Vec<String> = list.entries.iter().map(ToString::to_string).collect();
         prop_assert_eq!(pieces(&text), printed);
     }
 
-    /// Resolving any text returns counters or an error and never panics. An error's place is inside
-    /// of the text.
+    /// Resolving a text does not panic, and an error's place is inside of the text.
     #[test]
     fn no_text_panics(
         text in prop_oneof![

@@ -1,5 +1,4 @@
-//! Tests names that files in sysfs and tracefs define. The test makes these files in a temporary
-//! directory.
+//! Tests names that files in sysfs and tracefs define.
 
 use machine::Machine;
 use model::{Counter, PerfAttr, Scope, Source, Unit};
@@ -53,7 +52,6 @@ fn tree() -> Tree {
     tree
 }
 
-/// Returns `Debug` of the error's cause; empty if there is none.
 fn cause(error: &NameError) -> String {
     error.cause.as_ref().map_or_else(String::new, |cause| format!("{cause:?}"))
 }
@@ -82,13 +80,13 @@ fn terms_go_where_the_format_says() {
     assert_eq!(of(text), plain(text, 4, 0x1_0000_01c2, 0));
     assert_eq!(of("cpu/cpu-cycles/"), plain("cpu/cpu-cycles/", 4, 0x3c, 0));
     assert_eq!(of("cpu/mem-loads/"), plain("cpu/mem-loads/", 4, 0x1cd, 3));
-    // A term that follows an event replaces the event's own term of the same name.
+    // A term after an event replaces the event's own term.
     let text = "cpu/mem-loads,ldlat=30/";
     assert_eq!(of(text), plain(text, 4, 0x1cd, 30));
     assert_eq!(of("cpu/event=1,name=mine/"), plain("mine", 4, 1, 0));
     assert_eq!(of("cpu/config=0x1234,config1=7/").2, 0x1234);
     assert_eq!(of("cpu//").1, 4);
-    // The event `open` has a parameter, `umask`. The event `mem-loads` is typed without its PMU.
+    // The event `open` has a parameter, `umask`.
     assert_eq!(of("cpu/open,umask=0x3/").2, 0x301);
     assert_eq!(of("mem-loads"), plain("mem-loads", 4, 0x1cd, 3));
     // Generic names and numbers can be terms.
@@ -101,8 +99,8 @@ fn terms_go_where_the_format_says() {
     assert_eq!((name.as_str(), attr.kind, attr.config), ("syscalls:sys_enter_read:u", 2, 711));
 }
 
-/// Describes a core of Ice Lake or later as the kernel does: all five counters have the event 0,
-/// and the metrics must follow `slots` in one group (Linux 6.12, arch/x86/events/intel/core.c).
+/// As the kernel describes a core of Ice Lake or later: all five counters have the event 0, and the
+/// metrics must follow `slots` in one group (Linux 6.12, arch/x86/events/intel/core.c).
 #[test]
 fn top_down_counters_of_intel() {
     let tree = Tree::new("topdown");
@@ -184,8 +182,7 @@ fn tracepoints_have_filters() {
     assert!(resolve(&tree, "syscalls:sys_enter_read/filter=\"cuont > 1\"/").is_ok());
 }
 
-/// With two kinds of cores, a hardware name stands for a counter of each kind, and no group has
-/// both.
+/// A hardware name stands for a counter of each kind of core, in groups of their own.
 #[test]
 fn two_kinds_of_cores() {
     let tree = Tree::new("hybrid");
@@ -241,7 +238,6 @@ fn two_kinds_of_cores() {
     );
 }
 
-/// Several PMUs are addressed by the common part of their names.
 #[test]
 fn several_equal_pmus() {
     let tree = Tree::new("several");

@@ -1,5 +1,5 @@
 //! Tests a vendor's names from tables in the layouts of the kernel and of Intel. The tables are
-//! made up, but their objects have the same keys as real tables.
+//! made up, with the keys of real tables.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -49,8 +49,7 @@ const UNCORE: &str = r#"[
   {"Unit": "CHA", "EventCode": "0x35", "UMask": "0x21", "UMaskExt": "0xC001FE", "EventName": "UNC_CHA.X"}
 ]"#;
 
-/// The kernel's layout has a folder for each model. Without sysfs, the places of bits come from
-/// Intel's manual.
+/// A folder for each model. Without sysfs, the places of bits come from Intel's manual.
 #[test]
 fn the_kernels_layout() {
     let tree = Tree::new("tables");
@@ -90,7 +89,6 @@ fn the_kernels_layout() {
     assert!(!listed.contains(&"OLD.NAME".to_owned()), "deprecated names are not advertised");
 }
 
-/// If sysfs has the places of bits, they are used instead of the places in the manual.
 #[test]
 fn sysfs_has_the_last_word() {
     let tree = Tree::new("tables");
@@ -133,7 +131,7 @@ fn sysfs_has_the_last_word() {
     );
 }
 
-/// Intel's layout has a file for each kind of core, with events after a header.
+/// A file for each kind of core, with events after a header.
 #[test]
 fn intels_layout() {
     let tree = Tree::new("tables");
@@ -157,7 +155,7 @@ fn intels_layout() {
         ["cpu_core/event=0x3c/ 4 0x3c 0x0", "cpu_atom/event=0x3d/ 10 0x3d 0x0"]
     );
     assert_eq!(rows(&resolver, "cpu_atom/the.same/"), ["cpu_atom/the.same/ 10 0x3d 0x0"]);
-    // A machine with one kind of core gets only the event of that kind.
+    // This machine has one kind of core.
     tree.remove(&format!("{DEVICES}/cpu_atom"));
     assert_eq!(rows(&resolver, "the.same"), ["cpu_core/event=0x3c/ 4 0x3c 0x0"]);
 }
@@ -184,7 +182,7 @@ fn arms_layout() {
     );
 }
 
-/// AMD's events have twelve bits, in two places of the layout in the manual.
+/// AMD's events have twelve bits, in two places.
 #[test]
 fn amds_layout_and_precedence() {
     let tree = Tree::new("tables");
@@ -201,8 +199,7 @@ fn amds_layout_and_precedence() {
     assert_eq!(rows(&resolver, "ex_ret_instr"), ["ex_ret_instr 4 0xff 0x0"]);
 }
 
-/// A problem with the directory of tables is reported only if a name is not found. It does not
-/// affect other names.
+/// A problem with the directory is reported if a name is not found. It does not affect other names.
 #[test]
 fn directories_that_give_nothing() {
     let tree = Tree::new("tables");
@@ -212,7 +209,7 @@ fn directories_that_give_nothing() {
     tree.file("strange/a.json", r#"[{"EventName": "x", "EventCode": "y"}]"#);
     tree.file("dangling/a.json", r#"[{"ArchStdEvent": "x"}]"#);
     tree.file("empty/readme", "");
-    // Mapfiles must not name files outside of their directory. These files exist, but are not read.
+    // Mapfiles must not name files outside of their directory. These files exist.
     tree.file("beside/a.json", r#"[{"EventName": "qqqqqq.zzzzzz", "EventCode": "1"}]"#);
     for (directory, place) in [("up", "../beside"), ("up-file", "x/../../beside/a.json")] {
         let map = format!(
@@ -244,7 +241,6 @@ fn directories_that_give_nothing() {
     }
 }
 
-/// If an entry or a file cannot be used, the others can still be used.
 #[test]
 fn what_is_broken_is_left_out() {
     let tree = Tree::new("tables");

@@ -1,6 +1,5 @@
-//! Tests which instruction the name of a uprobe stands for, in libraries that the tests compile:
-//! versions, indirect functions, names of several functions, and places where no return probe is
-//! allowed. Expected places come from `nm`, and expected counts are the calls that the test makes.
+//! Tests which instruction the name of a uprobe stands for, in libraries that the tests compile.
+//! Expected places come from `nm`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,7 +14,7 @@ use model::Source;
 use names::{NameError, Resolver};
 use testkit::counting::*;
 
-/// The directory of one test, with the files that it compiles.
+/// The files of one test.
 struct Workshop(PathBuf);
 
 impl Workshop {
@@ -42,7 +41,6 @@ impl Workshop {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Compiles a shared library.
     fn library(&self, name: &str, sources: &[(&str, &str)], options: &[&str]) -> PathBuf {
         let files: Vec<&str> = sources.iter().map(|(name, _)| *name).collect();
         sources.iter().for_each(|(name, text)| drop(self.write(name, text)));
@@ -51,7 +49,7 @@ impl Workshop {
         self.0.join(name)
     }
 
-    /// Returns the offset of a symbol in the file, from nm and readelf.
+    /// From nm and readelf.
     fn offset(&self, file: &Path, symbol: &str) -> u64 {
         let symbols = self.run("nm", &[file.to_str().unwrap()]);
         let line = symbols.lines().find(|line| line.ends_with(&format!(" {symbol}")));
@@ -77,14 +75,13 @@ fn hex(text: &str) -> u64 {
     u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap()
 }
 
-/// Makes a machine with a uprobe PMU, so that names can be resolved even if the kernel has none.
+/// A machine with a uprobe PMU, even if the kernel has none.
 fn tree() -> Tree {
     let tree = Tree::new("uprobe-pmu");
     tree.file("sys/bus/event_source/devices/uprobe/type", "8\n");
     tree
 }
 
-/// Returns `Debug` of the error's cause; empty if there is none.
 fn cause(error: &NameError) -> String {
     error.cause.as_ref().map_or_else(String::new, |cause| format!("{cause:?}"))
 }
@@ -106,8 +103,8 @@ fn refused(text: String) -> String {
     place(&text).expect_err(&text)
 }
 
-/// Returns the counts of the counters in the list while `body` runs. `None` if counting is not
-/// possible here, which is reported as a skip.
+/// Returns the counts while `body` runs. `None` if counting is not possible here, which is reported
+/// as a skip.
 fn counted(list: &str, body: impl FnOnce()) -> Option<Vec<Option<u64>>> {
     let machine = Machine::here();
     let plan = match Resolver::new(&machine).resolve(list) {
@@ -131,7 +128,6 @@ fn counted(list: &str, body: impl FnOnce()) -> Option<Vec<Option<u64>>> {
     Some((0..plan.counters().len()).map(|i| end.since(&begin, i)).collect())
 }
 
-/// Loads a library, and returns its function `calls(n)`.
 fn loaded(path: &Path, function: &str) -> extern "C" fn(i32) -> i32 {
     let path = CString::new(path.to_str().unwrap()).unwrap();
     let name = CString::new(function).unwrap();
@@ -152,9 +148,8 @@ fn loaded_file(name: &str) -> Option<String> {
     words.find(|word| word.ends_with(name)).map(str::to_owned)
 }
 
-/// libm has an old `expf`, and a new one for which each process chooses an implementation. The 500
-/// calls of a C program are counted exactly; the old function and the choosing code are not
-/// counted.
+/// libm has an old `expf`, and a new one for which each process chooses an implementation. Neither
+/// the old function nor the choosing code is counted.
 #[test]
 fn expf_counts_what_programs_call() {
     let Some(shop) = Workshop::new("expf") else { return };
@@ -176,8 +171,7 @@ fn expf_counts_what_programs_call() {
     }
 }
 
-/// The choosing code is also refused by its offset, and an offset cannot be added to a function
-/// whose implementation is chosen when the program starts.
+/// The choosing code is also refused by its offset, and so is an offset into an indirect function.
 #[test]
 fn choosing_code_is_no_function() {
     let Some(shop) = Workshop::new("indirect") else { return };
@@ -206,8 +200,7 @@ const VERSIONS: &str = "int old(void) { return 1; }\nint new(void) { return 2; }
     __asm__(\".symver old,f@V1\\n.symver new,f@@V2\\n.symver gone,g@V1\\n.symver gone2,g@V2\\n\
     .symver last,h@V1\");\n";
 
-/// A name stands for its default version, and other versions must be given. This also holds for
-/// stripped files.
+/// A name stands for its default version, also in stripped files.
 #[test]
 fn versions_of_a_name() {
     let Some(shop) = Workshop::new("versions") else { return };
@@ -224,8 +217,7 @@ fn versions_of_a_name() {
         assert_eq!(of("f@V2"), Ok(new));
         assert_eq!(of("f@@V2"), Ok(new));
         assert_eq!(of("f@V1"), Ok(old));
-        // `h` has only one version. It is not the default version, but the name cannot stand for
-        // anything else.
+        // The only version of `h` is not the default, but the name cannot stand for anything else.
         assert_eq!(of("h"), Ok(last));
         let error = of("f@V3").unwrap_err();
         assert!(error.contains(r#"no such version of f | Versions(["f@V1", "f@V2"])"#), "{error}");
@@ -235,8 +227,7 @@ fn versions_of_a_name() {
     }
 }
 
-/// Two source files have a local function `helper`. The name is refused, and the error names the
-/// sources.
+/// Two source files have a local function `helper`.
 #[test]
 fn one_name_in_several_places() {
     let Some(shop) = Workshop::new("static") else { return };
@@ -264,7 +255,7 @@ fn one_name_in_several_places() {
     let named = [format!("{first:#x} (one.c)"), format!("{second:#x} (two.c)")];
     let swapped = [format!("{first:#x} (two.c)"), format!("{second:#x} (one.c)")];
     assert!([named, swapped].iter().any(|n| error.ends_with(&format!("Places({n:?})"))), "{error}");
-    // An offset chooses one of the two functions, so the count is exact.
+    // An offset chooses one of the two functions.
     let one = if error.contains(&format!("{first:#x} (one.c)")) { first } else { second };
     let call = loaded(&library, "call1");
     if let Some(counts) = counted(&format!("uprobe:{file}:{one:#x}"), || assert_eq!(call(321), 321))
@@ -275,7 +266,6 @@ fn one_name_in_several_places() {
     assert_eq!(place(&format!("uprobe:{file}:alias1")), place(&format!("uprobe:{file}:call1")));
 }
 
-/// Symbols that are not code of this file are refused.
 #[test]
 fn what_is_no_code() {
     let Some(shop) = Workshop::new("nocode") else { return };
@@ -291,14 +281,14 @@ fn what_is_no_code() {
     // The file calls this function, but another library defines it.
     let error = refused(format!("uprobe:{file}:expf"));
     assert!(error.contains(&format!("| Imported(\"{file}\")")), "{error}");
-    // These offsets are too large for an address, and must be refused.
+    // Too large for an address.
     let error = refused(format!("uprobe:{file}:calls+{}", u64::MAX));
     assert!(error.contains("the function has "), "{error}");
     let error = refused(format!("uprobe:{file}:{}", u64::MAX));
     assert!(error.contains("the file has no code there"), "{error}");
 }
 
-/// The symbols of a stripped file are found in its separate file, by the build id.
+/// The separate file is found by the build id.
 #[test]
 fn separate_symbols() {
     let Some(shop) = Workshop::new("separate") else { return };
@@ -322,8 +312,7 @@ fn separate_symbols() {
     assert!(place(&tree).unwrap_err().contains("no function of"));
 }
 
-/// A return probe is accepted only at the entry of a function, by name and by number, with and
-/// without symbols.
+/// Return probes at entries and elsewhere, by name and by number, with and without symbols.
 #[test]
 fn return_probes_are_at_entries() {
     let Some(shop) = Workshop::new("returns") else { return };
@@ -369,14 +358,13 @@ fn return_probes_are_at_entries() {
     }
 }
 
-/// Shows the reason for refusing return probes in the middle of functions: the kernel opens them,
-/// and they destroy the program's stack. If this test fails, the kernel has begun to refuse them
-/// itself.
+/// Why return probes in the middle of functions are refused: the kernel opens them, and they
+/// destroy the program's stack. If this test fails, the kernel has begun to refuse them itself.
 #[test]
 fn the_kernel_would_let_it_happen() {
     let Some(shop) = Workshop::new("harm") else { return };
     // At the label `inside`, two words are on the stack. A return probe there replaces the upper
-    // word, which is a saved register and not the return address.
+    // word, which is a saved register.
     if !cfg!(target_arch = "x86_64") {
         return skip("written for x86-64");
     }
@@ -415,8 +403,7 @@ fn the_kernel_would_let_it_happen() {
     assert!(place(&format!("uretprobe:{}:{inside:#x}", library.display())).is_err());
 }
 
-/// The kernel refuses to probe some instructions, with an internal error number (524). The message
-/// has the name of this error and an explanation.
+/// The kernel refuses to probe some instructions, with an internal error number (524).
 #[test]
 fn an_instruction_that_cannot_be_probed() {
     let Some(shop) = Workshop::new("refused") else { return };
@@ -442,7 +429,6 @@ fn an_instruction_that_cannot_be_probed() {
     assert_eq!(problem.cause, machine::check::Cause::NotProbeable);
 }
 
-/// A damaged file gives an error or a place, and never a panic.
 #[test]
 fn damaged_files_are_errors() {
     let Some(shop) = Workshop::new("damaged") else { return };
@@ -462,7 +448,7 @@ fn damaged_files_are_errors() {
     for round in 0..1000 {
         let mut bytes = whole.clone();
         for _ in 0..=next(3) {
-            // The changed bytes are in headers, tables and unwinding data, and not in padding.
+            // Headers, tables and unwinding data, but not padding.
             let used = bytes.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, _)| at);
             let used: Vec<usize> = used.collect();
             let at = used[next(used.len())];

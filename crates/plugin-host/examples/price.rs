@@ -1,6 +1,5 @@
-//! Makes one recording with a plugin that was compiled from `tests/programs/plugins/price.c`. The
-//! plugin prints the time that an event costs. The stream writer writes the events to /dev/null.
-//! Usage: `price PLUGIN`.
+//! Makes one recording with a plugin that was compiled from `tests/programs/plugins/price.c`, and
+//! writes its events to /dev/null. The plugin prints what an event costs. Usage: `price PLUGIN`.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -28,7 +27,7 @@ fn main() -> ExitCode {
     let handed_over = session.process(&mut writer);
     let written = writer.finish();
     drop(session);
-    // The plugin adds one kind of events without names on purpose.
+    // The plugin adds events without names on purpose.
     let mut problems = plugin.problems.all();
     problems.retain(|(problem, _)| !matches!(problem, Problem::Unnamed));
     match (handed_over, written, &problems[..]) {

@@ -1,11 +1,10 @@
-//! Calls functions of a plugin so that, on Linux, a C++ exception, another language's exception, or
-//! `pthread_exit` only ends the call and becomes a [`Left`]. With `crash`, a fault does so, too.
+//! Calls functions of a plugin so that, on Linux, an exception or `pthread_exit` only ends the call
+//! and becomes a [`Left`]. With `crash`, a fault does so, too.
 //!
-//! Rust alone cannot catch such exceptions. Its `catch_unwind` ends the process when it meets an
-//! exception that is not a Rust panic. Besides, the personality function of Rust's frames calls the
-//! unwinder that is linked with the host. Another unwinder may be unwinding the exception, because
-//! the agent contains one of its own, and a plugin may contain another. So the call goes through a
-//! function in assembly, whose personality function does not call the unwinder:
+//! Rust cannot catch foreign exceptions: its `catch_unwind` ends the process. Besides, Rust's
+//! frames call the unwinder that is linked with the host, but another one may be unwinding, because
+//! the agent and plugins may contain unwinders of their own. So the call goes through a function in
+//! assembly, whose personality function does not call the unwinder:
 //!
 //! ```text
 //!  call ──► trampoline ──► the plugin's function ──► throw
@@ -16,10 +15,10 @@
 //! ```
 //!
 //! The jump leaves the unwinder's frames. Unwinders hold no lock while they call a personality
-//! function, as the sources of libgcc and LLVM's libunwind show.
+//! function (sources of libgcc and LLVM's libunwind).
 //!
-//! A thread cannot be cancelled during such a call: a request for cancellation waits until the call
-//! has returned. So `pthread_exit` by the plugin is the only reason for a forced unwinding.
+//! During such a call, a request to cancel the thread waits. So a forced unwinding means
+//! `pthread_exit` by the plugin.
 
 #[cfg(target_os = "linux")]
 mod call;
@@ -36,15 +35,14 @@ use std::fmt;
 #[cfg(target_os = "linux")]
 pub(crate) use call::call;
 
-/// The way in which a plugin's function ended, if it did not return.
+/// How a plugin's function ended, if it did not return.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Left {
-    /// An exception ended it. The text contains the exception's type and message, if these can be
-    /// found out.
+    /// An exception ended it. The text has the exception's type and message, if they are known.
     Exception(String),
     /// `pthread_exit` ended it. The thread continues.
     ThreadExit,
-    /// A fault or `abort` ended it, with this signal. The state of the plugin is unknown.
+    /// A fault or `abort` ended it, with this signal. The plugin's state is unknown.
     Fault(c_int),
 }
 
@@ -66,8 +64,7 @@ struct RawException {
     cleanup: Option<unsafe extern "C" fn(c_int, *mut RawException)>,
 }
 
-/// Calls the function directly. On systems without the trampoline, a plugin's exception ends the
-/// process.
+/// Calls the function directly, so a plugin's exception ends the process.
 ///
 /// # Safety
 /// `function` must be a C function that takes these arguments.
@@ -85,14 +82,13 @@ pub(crate) unsafe fn call(
     })
 }
 
-/// Does what [`call`] does, for a function of the plugin interface with one argument and an `int`
-/// result.
+/// Like [`call`], for a function with one argument and an `int` result.
 ///
 /// # Safety
-/// The conditions are those of [`call`].
+/// As for [`call`].
 ///
 /// # Errors
-/// Fails if [`call`] fails.
+/// The function did not return.
 pub(crate) unsafe fn call_one<P>(
     function: unsafe extern "C" fn(*mut P) -> c_int,
     argument: *mut P,
@@ -106,7 +102,7 @@ pub(crate) unsafe fn call_one<P>(
 /// Calls `dlopen`, whose constructors may throw.
 ///
 /// # Safety
-/// The conditions are those of `dlopen`: the file decides what its constructors do.
+/// The file decides what its constructors do.
 ///
 /// # Errors
 /// Fails if a constructor did not return.

@@ -1,14 +1,11 @@
-//! A conformance suite: calls a plugin's functions in different orders, with other sizes of structs
-//! and with null pointers, and reports the mistakes that it finds.
+//! A conformance suite: calls a plugin's functions in many ways, and reports its mistakes.
 //!
-//! Each [`Probe`] must run in a process of its own, because a plugin may crash in it. The caller
-//! starts that process. If the process crashes, the probe's name says what the plugin was doing.
+//! Each [`Probe`] must run in a process of its own, because a plugin may crash in it.
 //!
-//! A finding is based on a [`Clause`] of the interface. A contradiction to the published header, or
-//! anything that the published host refuses or reports as an error, is a violation. Everything else
-//! is advice. A probe may make calls that no host of the published interface makes
-//! ([`Probe::is_published`] is false). A plugin that crashes in such a probe, or does not refuse
-//! such calls, is still valid.
+//! A finding is based on a [`Clause`] of the interface. It is a violation if it contradicts the
+//! published header, or if the published host refuses it or reports an error. Everything else is
+//! advice. Some probes make calls that no published host makes ([`Probe::is_published`]). A plugin
+//! that fails such a probe is still valid.
 
 mod calls;
 mod clauses;
@@ -32,11 +29,11 @@ use crate::platform::Library;
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// No data is lost, but the plugin could be better.
+    /// No data is lost, but it could be better.
     Style,
-    /// The plugin is valid, but loses data or crashes in a host that is less careful, or newer.
+    /// Valid, but loses data or crashes in a less careful or newer host.
     Fragile,
-    /// The plugin violates the interface.
+    /// Violates the interface.
     Violation,
 }
 
@@ -44,7 +41,7 @@ impl Level {
     /// All levels, the worst one first.
     pub const ALL: [Self; 3] = [Self::Violation, Self::Fragile, Self::Style];
 
-    /// Returns the name of the level.
+    /// Returns the level's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Violation => "violation",
@@ -62,11 +59,11 @@ impl Level {
 /// A mistake of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The severity of the finding.
+    /// The severity.
     pub level: Level,
-    /// The clause on which the finding is based.
+    /// The clause on which it is based.
     pub clause: &'static Clause,
-    /// A description of what the plugin did.
+    /// What the plugin did.
     pub what: String,
 }
 
@@ -91,13 +88,11 @@ impl Findings {
         self.add(Level::Style, clause, what);
     }
 
-    /// Limits the level of all findings so far, because no published host makes the calls of this
-    /// probe.
+    /// Limits the level of the findings so far, because no published host makes these calls.
     fn at_most(&mut self, level: Level) {
         self.0.iter_mut().for_each(|finding| finding.level = finding.level.min(level));
     }
 
-    /// Adds a violation unless `is` is true.
     fn check(&mut self, is: bool, clause: &'static Clause, what: impl FnOnce() -> String) {
         if !is {
             self.violation(clause, what());
@@ -108,13 +103,13 @@ impl Findings {
 /// One test of a plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
-    /// The name of the test, in words that can follow "while".
+    /// The test's name, in words that can follow "while".
     pub name: &'static str,
-    /// The clause on which a finding is based if the plugin crashes in the test.
+    /// The clause for a crash in the test.
     pub clause: &'static Clause,
-    /// Whether the published host makes these calls, so that a valid plugin has to survive them.
+    /// Whether the published host makes these calls.
     pub is_published: bool,
-    /// Whether this test is only run for a plugin that has crashed or failed in a recording.
+    /// Whether the test is run only after the plugin has crashed or failed in a recording.
     pub only_after_failure: bool,
     run: fn(&mut Plugin, &mut Findings),
 }
@@ -136,13 +131,13 @@ impl Probe {
         Self { is_published: false, ..Self::published(name, clause, run) }
     }
 
-    /// Returns the severity of a crash during this test.
+    /// Returns the severity of a crash in this test.
     pub fn level_of_crash(&self) -> Level {
         if self.is_published { Level::Violation } else { Level::Fragile }
     }
 
-    /// Runs the test. The process crashes if the plugin does. `is_json` checks whether bytes are a
-    /// JSON value, because this crate has no parser.
+    /// Runs the test, and crashes if the plugin does. `is_json` checks a JSON value, because this
+    /// crate has no parser.
     pub fn run(&self, file: &Path, is_json: fn(&[u8]) -> bool) -> Findings {
         let mut findings = Findings::default();
         match Library::open(file) {
@@ -159,17 +154,16 @@ impl Probe {
     }
 }
 
-/// Returns all probes, in a sensible order for a report. The first probe shows whether the plugin
-/// can be used at all.
+/// Returns all probes, in the order of a report. The first one shows whether the plugin can be used
+/// at all.
 pub fn probes() -> Vec<Probe> {
     [loading::PROBES, calls::PROBES, events::PROBES, sizes::PROBES, older::PROBES].concat()
 }
 
-/// Descriptions of how calls ended that did not return. No exception may leave a function of the
-/// interface. One list for the whole process is enough, because a process runs one test at a time.
+/// How calls ended that did not return. A process runs one test at a time, so one list is enough.
 static ENDS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Returns the result of a call, or an error number if the call did not return.
+/// Returns the result of a call, or an error number.
 fn returned(end: Result<i32, Left>) -> i32 {
     end.unwrap_or_else(|how| {
         let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -185,13 +179,11 @@ fn returned(end: Result<i32, Left>) -> i32 {
 struct Plugin {
     library: Library,
     interfaces: Vec<ProfilerInterface>,
-    /// The size of a table of functions that the plugin registered and that is too small; 0 if it
-    /// registered a null pointer.
+    /// The size of a registered table that is too small; 0 for a null pointer.
     small: Option<usize>,
     is_json: fn(&[u8]) -> bool,
 }
 
-/// The registrations that a plugin made.
 #[derive(Default)]
 struct Kept {
     interfaces: Vec<ProfilerInterface>,
@@ -220,8 +212,8 @@ unsafe extern "C" fn keep(
 }
 
 impl Plugin {
-    /// Calls `KinetoPlugin_register` with a registry of this size. Returns `None` if the function
-    /// is not exported.
+    /// Calls `KinetoPlugin_register` with a registry of this size. Returns `None` if it is not
+    /// exported.
     fn register(&mut self, size: usize) -> Option<i32> {
         let register = self.library.symbol(abi::kineto::REGISTER_SYMBOL)?;
         let mut kept = Kept::default();
@@ -239,7 +231,7 @@ impl Plugin {
         Some(returned(end.map(|code| code as i32)))
     }
 
-    /// Registers the plugin's profilers as a host does, and returns those that have all functions.
+    /// Registers the plugin's profilers, and returns those that have all functions.
     fn profilers(&mut self) -> Vec<ProfilerInterface> {
         if self.interfaces.is_empty() {
             self.register(Registry::SIZE);
@@ -256,10 +248,8 @@ impl Plugin {
     }
 }
 
-/// The number of types that one query may return.
 const ROOM: usize = 25;
 
-/// Returns the types that a profiler says it supports, or nothing if its query fails.
 fn supported(interface: &ProfilerInterface) -> Vec<u32> {
     let mut name = [0_u8; 64];
     let mut types = [0_u32; ROOM + 1];
@@ -277,14 +267,12 @@ fn supported(interface: &ProfilerInterface) -> Vec<u32> {
     types.into_iter().take_while(|number| *number != 0).collect()
 }
 
-/// Calls a function of the plugin, if the plugin has it.
 fn call<P>(function: Function<P>, params: &mut P) -> Option<i32> {
     // SAFETY: `function` is a function of the plugin that takes a pointer to this type; `params`
     // lives during the call.
     function.map(|function| returned(unsafe { call_one(function, params) }))
 }
 
-/// Calls a function of the plugin with a null pointer.
 fn call_null<P>(function: Function<P>) -> Option<i32> {
     // SAFETY: the check asks whether the plugin copes with null; a fault makes `call_one` return.
     function.map(|function| returned(unsafe { call_one(function, std::ptr::null_mut()) }))
@@ -297,9 +285,8 @@ struct Raw<'i> {
 }
 
 impl<'i> Raw<'i> {
-    /// Creates a recording of all types that the profiler supports. The list of types and the
-    /// arguments are overwritten after the call, so that a plugin that still reads them, which the
-    /// interface forbids, is noticed.
+    /// Creates a recording of all types that the profiler supports. The list and the arguments are
+    /// overwritten afterwards, to notice a plugin that still reads them.
     fn create(interface: &'i ProfilerInterface) -> Result<Self, i32> {
         Self::create_for(interface, &mut supported(interface))
     }

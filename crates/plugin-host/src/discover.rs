@@ -3,12 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Returns the plugins that `path` names. If `path` is a file, this is the file itself, whatever
-/// its name. If it is a directory, these are the files in it whose names end in `.so`, sorted by
-/// their names as bytes. Directories below that directory are not searched.
+/// Returns the plugins that `path` names: the file itself, or the files in the directory whose
+/// names end in `.so`, sorted by their names as bytes. Subdirectories are not searched.
 ///
 /// # Errors
-/// Fails if the path does not exist or cannot be read.
+/// The path does not exist or cannot be read.
 pub fn discover(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !path.metadata()?.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -16,7 +15,7 @@ pub fn discover(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in path.read_dir()? {
         let file = entry?.path();
-        // Links are followed, because a directory of plugins often contains links.
+        // A directory of plugins often contains links.
         let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
         if is_file && file.extension().is_some_and(|extension| extension == "so") {
             files.push(file);

@@ -1,12 +1,11 @@
-//! Defines an event of a trace in the form that trace files have, for profilers that write whole
-//! traces, such as PyTorch's profiler.
+//! An event as trace files have it, for profilers that write whole traces, such as PyTorch's.
 
 /// The id of a process or of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Id<'a> {
-    /// A number; for real processes and threads, it is the number of the operating system.
+    /// A number; the operating system's for real processes and threads.
     Number(i64),
-    /// A text, which Kineto uses for rows of its own.
+    /// A text, for Kineto's own rows.
     Text(&'a [u8]),
 }
 
@@ -18,7 +17,7 @@ pub enum Value<'a> {
     Unsigned(u64),
     /// A text, which may have any bytes.
     Text(&'a [u8]),
-    /// The text of one JSON value. Nobody has checked yet whether it is JSON.
+    /// The text of a JSON value, which was not checked.
     Json(&'a [u8]),
 }
 
@@ -29,21 +28,21 @@ pub struct Argument<'a> {
     pub value: Value<'a>,
 }
 
-/// One event. Fields that events of this phase do not have are `None`.
+/// One event. Fields that its phase does not have are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// The kind of the event: `X` a slice, `i` a moment, `C` values of a counter, `M` a fact about
-    /// a row, `s` and `f` the ends of an arrow.
+    /// `X` a slice, `i` a moment, `C` values of a counter, `M` a fact about a row, `s` and `f` the
+    /// ends of an arrow.
     pub phase: u8,
     pub name: &'a [u8],
     pub category: Option<&'a [u8]>,
     pub process: Id<'a>,
     pub thread: Id<'a>,
-    /// Time at which the event happened or began, ns since 1970 UTC.
+    /// Begin, ns since 1970 UTC.
     pub time_ns: i64,
     /// Duration of a slice, ns.
     pub duration_ns: Option<u64>,
-    /// Id of an arrow, which is the same at both ends.
+    /// Id of an arrow, the same at both ends.
     pub id: Option<i64>,
     /// Scope of a moment: `t` its thread, `p` its process, `g` everything.
     pub scope: Option<u8>,

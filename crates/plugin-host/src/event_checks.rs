@@ -1,12 +1,10 @@
-//! Defines the functions through which a plugin hands over its events. Each function checks its
-//! arguments: null pointers, sizes, types, and whether it may be called at this time.
+//! The functions through which a plugin hands over its events.
 //!
 //! A plugin may call these functions with any arguments, from any thread, and even after the call
-//! for which the host passed them. So neither a builder nor the struct with its functions is ever
-//! freed (there is one of each per profiler). A handle is compared with the existing handles before
-//! it is used. One lock protects everything in a builder, and the builder records whether it is
-//! open. The event that the plugin is completing is kept here. It goes to the sink before the next
-//! event or counter value, or when the builder is closed.
+//! for which the host passed them. So builders and the structs with their functions are leaked (one
+//! per profiler), and a handle is looked up before it is used. One lock protects a builder. The
+//! event that the plugin is completing goes to the sink before the next event or counter value, or
+//! when the builder is closed.
 
 mod lock;
 
@@ -30,7 +28,7 @@ use crate::sink::{Counter, Event, Flow, Metadata, Sink};
 const DONE: c_int = 0;
 const FAILED: c_int = -1;
 
-/// The types for which a recording was made.
+/// The types that a recording asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     published: u32,
@@ -58,29 +56,28 @@ impl Asked {
     }
 }
 
-/// All builders of this process.
 static BUILDERS: Known<Builder> = Known::new();
 
-/// The object that a builder's handle stands for.
+/// A plugin's way to hand over events.
 #[derive(Debug)]
 pub struct Builder {
     state: Lock<State>,
-    /// The struct with the functions, which the plugin sees.
+    /// What the plugin sees.
     raw: NonNull<TraceBuilder>,
     problems: Arc<Problems>,
-    /// One more than the number of the last type that a plugin declared.
+    /// One more than the last declared type.
     own_end: &'static AtomicU32,
 }
 
 #[derive(Default)]
 struct State {
-    /// The sink while the builder is valid.
+    /// Set while the builder is open.
     sink: Option<NonNull<dyn Sink>>,
     asked: Asked,
-    /// The event that is being made; `None` also after an event that was left out.
+    /// The event that is being made; `None` after one that was left out.
     last: Option<Event>,
-    /// Whether the plugin has added an event since the builder was opened, even one that was left
-    /// out.
+    /// Whether the plugin has added an event, even one that was left out, since the builder was
+    /// opened.
     any: bool,
     name: Vec<u8>,
     named: bool,
@@ -103,7 +100,7 @@ unsafe impl Send for Builder {}
 unsafe impl Sync for Builder {}
 
 impl Builder {
-    /// Makes a builder that exists as long as the process.
+    /// Makes a builder for the rest of the process.
     pub fn leak(problems: Arc<Problems>, own_end: &'static AtomicU32) -> &'static Self {
         let raw = Box::leak(Box::new(TraceBuilder {
             size: 0,
@@ -125,15 +122,15 @@ impl Builder {
         builder
     }
 
-    /// Runs `call` with a builder whose events go to `sink`. Events of existing types that are not
-    /// in `asked` are left out.
+    /// Runs `call` with a builder whose events go to `sink`. Events of existing types that were not
+    /// asked for are left out.
     pub fn with<R>(
         &'static self,
         sink: &mut dyn Sink,
         asked: &Asked,
         call: impl FnOnce(*const TraceBuilder) -> R,
     ) -> R {
-        /// Closes the builder when it is dropped, even if the call unwinds.
+        /// Closes the builder, even if the call unwinds.
         struct Open(&'static Builder);
         impl Drop for Open {
             fn drop(&mut self) {
@@ -173,7 +170,6 @@ impl Builder {
         result
     }
 
-    /// Hands the event that is being made to the sink.
     fn finish(&self, state: &mut State) {
         let Some(event) = state.last.take() else { return };
         if !state.named {
@@ -187,7 +183,7 @@ impl Builder {
     }
 }
 
-/// Runs a function of the builder with the lock, if the builder is open.
+/// Runs a function of the builder under the lock, if the builder is open.
 fn enter(
     handle: *mut c_void,
     call: &'static str,
@@ -216,8 +212,7 @@ fn enter(
     }
 }
 
-/// Returns a copy of the plugin's struct, if the pointer is not null and the struct is large
-/// enough.
+/// Returns a copy of the plugin's struct, if it is large enough.
 fn checked<T: Copy>(
     pointer: *const T,
     call: &'static str,
@@ -241,7 +236,6 @@ fn checked<T: Copy>(
     }
 }
 
-/// Returns the bytes of a C string, or `None` if the pointer is null.
 fn text<'a>(pointer: *const c_char) -> Option<&'a [u8]> {
     // SAFETY: the plugin passes a C string, which is valid during the call.
     (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) }.to_bytes())
@@ -250,7 +244,7 @@ fn text<'a>(pointer: *const c_char) -> Option<&'a [u8]> {
 unsafe extern "C" fn add_event(handle: *mut c_void, event: *const ProfileEvent) -> c_int {
     const CALL: &str = "addEvent";
     enter(handle, CALL, |builder, state| {
-        // The plugin's next calls complete this event, even if it is refused.
+        // The next calls complete this event, even if it is refused.
         builder.finish(state);
         state.any = true;
         state.name.clear();
@@ -284,7 +278,7 @@ unsafe extern "C" fn add_event(handle: *mut c_void, event: *const ProfileEvent) 
     })
 }
 
-/// Fails if the plugin has not added any event yet. Does not fail if the last event was left out.
+/// Fails if the plugin has not added an event yet.
 fn needs_event(state: &State, call: &'static str) -> Result<(), Option<Problem>> {
     if state.any { Ok(()) } else { Err(Some(Problem::NoEvent { call })) }
 }
@@ -307,7 +301,7 @@ unsafe extern "C" fn set_last_flow(handle: *mut c_void, flow: *const ProfileEven
         needs_event(state, CALL)?;
         let raw = checked(flow, CALL, ProfileEventFlow::SIZE)?;
         if ![FLOW_FWD_BWD, FLOW_ASYNC_CPU_GPU].contains(&raw.flow_type) {
-            // The published host accepts such a flow and writes no arrow.
+            // The published host accepts it and writes no arrow.
             builder.problems.add(Problem::UnknownFlow(raw.flow_type));
             return Ok(());
         }
@@ -341,7 +335,6 @@ unsafe extern "C" fn add_last_metadata(
     })
 }
 
-/// Returns the sink of an open builder.
 fn sink(state: &mut State) -> Result<&mut dyn Sink, Option<Problem>> {
     match &mut state.sink {
         // SAFETY: while the builder is open, `with` has the sink borrowed, and the caller has the
@@ -370,7 +363,7 @@ unsafe extern "C" fn add_resource(handle: *mut c_void, info: *const ProfileResou
     })
 }
 
-/// Implements the function `addCounter` of the extension.
+/// `addCounter` of the extension.
 pub(crate) unsafe extern "C" fn add_counter(
     handle: *mut c_void,
     counter: *const RawCounter,
@@ -384,7 +377,7 @@ pub(crate) unsafe extern "C" fn add_counter(
         if !raw.value.is_finite() {
             return Err(Some(Problem::NotFinite));
         }
-        // Hand over the event before this value, so that both stay in their order.
+        // The event and this value stay in their order.
         builder.finish(state);
         sink(state)?.counter(&Counter {
             time_ns: raw.time_ns,
@@ -398,7 +391,7 @@ pub(crate) unsafe extern "C" fn add_counter(
     })
 }
 
-/// Implements the function `setThreadName` of the extension.
+/// `setThreadName` of the extension.
 pub(crate) unsafe extern "C" fn set_thread_name(
     handle: *mut c_void,
     process: i32,
@@ -413,7 +406,7 @@ pub(crate) unsafe extern "C" fn set_thread_name(
     })
 }
 
-/// Implements the function `addMissing` of the extension.
+/// `addMissing` of the extension.
 pub(crate) unsafe extern "C" fn add_missing(handle: *mut c_void, what: u32, count: u64) -> c_int {
     const CALL: &str = "addMissing";
     enter(handle, CALL, |_, state| {

@@ -1,20 +1,19 @@
-//! Checks whether a file may be loaded as a plugin. Opening a file that is not a regular file may
-//! block (a FIFO) or have other effects (a device). A file that root loads runs with root's rights,
-//! so other users should not be able to change the file or a directory on the way to it.
+//! Checks whether a file may be loaded as a plugin. Opening a FIFO may block, and opening a device
+//! may have other effects. A file that root loads runs with root's rights, so other users should
+//! not be able to change it or a directory above it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file or directory through which other users can change a plugin that root loads.
+/// A place where other users can change a plugin that root loads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exposed {
-    /// The file or directory that they can change.
+    /// The file or directory.
     pub place: PathBuf,
-    /// The users who can change it, and the reason.
+    /// Who can change it, and why.
     pub why: String,
     /// Whether a group or all users can change it, so that root does not load the plugin. Otherwise
-    /// the place belongs to one other user, and root loads the plugin: this is usual where root
-    /// works on a user's files (sudo, containers).
+    /// it belongs to one other user, and root loads it: this is usual with sudo and in containers.
     pub is_refused: bool,
 }
 
@@ -24,11 +23,10 @@ impl std::fmt::Display for Exposed {
     }
 }
 
-/// Checks that a path, through links, is a plain file.
+/// Checks that a path leads to a plain file, also through links.
 ///
 /// # Errors
-/// Fails if the path cannot be examined, or does not lead to a plain file. In the second case, the
-/// error names what it leads to.
+/// The path cannot be examined, or leads to something else, which the error names.
 pub fn plain(path: &Path) -> io::Result<()> {
     let kind = path.metadata()?.file_type();
     if kind.is_file() {
@@ -55,17 +53,16 @@ fn special(kind: std::fs::FileType) -> &'static str {
     if kind.is_dir() { "a directory" } else { "something else" }
 }
 
-/// If this process runs as root, returns a file or directory that other users could change so that
-/// the process loads another file than `file`. `of_directory` says that the file was found in its
-/// directory, so a user who can add a file to that directory can add a plugin.
+/// If this process runs as root, returns a place where other users could change what is loaded for
+/// `file`. `of_directory` says that the file was found by its directory, so that a new file there
+/// is a new plugin.
 #[cfg(unix)]
 pub fn exposed_to_others(file: &Path, of_directory: bool) -> Option<Exposed> {
     // SAFETY: `geteuid` has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         return None;
     }
-    // Check both the path as it was written, whose links could be changed, and the path to which it
-    // leads.
+    // The links of the written path could be changed, too.
     let written = std::path::absolute(file).ok()?;
     let real = file.canonicalize().ok()?;
     let (one, other) = (exposed(&real, of_directory), exposed(&written, of_directory));
@@ -76,7 +73,7 @@ pub fn exposed_to_others(file: &Path, of_directory: bool) -> Option<Exposed> {
     }
 }
 
-/// On other systems, there is no root, so this returns `None`.
+/// There is no root, so this returns `None`.
 #[cfg(not(unix))]
 pub fn exposed_to_others(_file: &Path, _of_directory: bool) -> Option<Exposed> {
     None
@@ -93,8 +90,7 @@ fn exposed(file: &Path, of_directory: bool) -> Option<Exposed> {
             |is_refused, why: String| Some(Exposed { place: place.to_owned(), why, is_refused });
         let by_group = found.mode() & 0o020 != 0 && found.gid() != 0;
         let by_all = found.mode() & 0o002 != 0;
-        // In a sticky directory, only the owner of a file can replace it, but every user can add a
-        // file.
+        // In a sticky directory, users can add files, but not replace those of others.
         let is_kept = found.is_dir() && found.mode() & STICKY != 0 && !(of_directory && depth == 1);
         if (by_group || by_all) && !is_kept {
             let who =

@@ -1,11 +1,10 @@
-//! The host's objects that the handles in calls of plugins stand for. A plugin may call a function
-//! of its host with a handle that it has made up or overwritten. So a handle is compared with the
-//! existing handles before it is used.
+//! The objects for the handles that plugins pass. A plugin may pass a handle that it has made up or
+//! overwritten, so a handle is looked up before it is used.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A list of objects that exist as long as the process. There are only a few of them.
+/// A short list of objects that exist as long as the process.
 #[derive(Debug)]
 pub(crate) struct Known<T: 'static> {
     first: AtomicPtr<Node<T>>,
@@ -22,7 +21,7 @@ impl<T> Known<T> {
         Self { first: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Adds an object, whose address is its handle from now on.
+    /// Adds an object. Its address is its handle.
     pub(crate) fn add(&self, object: &'static T) {
         let node: &'static mut Node<T> =
             Box::leak(Box::new(Node { object, next: std::ptr::null_mut() }));
@@ -37,7 +36,7 @@ impl<T> Known<T> {
         }
     }
 
-    /// Returns the object with this handle. Takes no lock.
+    /// Returns the object with this handle, without a lock.
     pub(crate) fn find(&self, handle: *const c_void) -> Option<&'static T> {
         let mut at = self.first.load(Ordering::Acquire);
         // SAFETY: `at` is null or a node that `add` has published, which is never freed or changed.

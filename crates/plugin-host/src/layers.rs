@@ -1,38 +1,36 @@
-//! Finds plugins that see a program's work because another loader also loads them. These are layers
-//! of the OpenCL ICD loader, and the libraries that CUDA's driver and NVTX load when a program
-//! first uses them. Code that starts a program with plugins sets the variables by which these
-//! loaders find the plugins.
+//! Finds plugins that other loaders must load, too: layers of the OpenCL ICD loader, and libraries
+//! that CUDA's driver and NVTX load. Code that starts a program with plugins sets the variables by
+//! which these loaders find the plugins.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 
-/// The variable with the files of OpenCL's layers, separated by colons.
+/// The files of OpenCL's layers, separated by colons.
 pub const OPENCL_LAYERS: &str = "OPENCL_LAYERS";
 
-/// The variable with the file that CUDA's driver loads.
+/// The file that CUDA's driver loads.
 pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 
-/// The variable with the file that NVTX loads when a program marks its first range.
+/// The file that NVTX loads at the program's first range.
 pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 
-/// The names of the functions that a layer exports, as its table of names contains them.
+/// The functions of a layer, as its table of names contains them.
 const LAYER: &[&[u8]] = &[b"\0clInitLayer\0", b"\0clGetLayerInfo\0"];
 
-/// The function that CUDA's driver calls in the file that it loads.
+/// The function that CUDA's driver calls.
 const INJECTION: &[&[u8]] = &[b"\0InitializeInjection\0"];
 
-/// The function that NVTX calls in the file that it loads.
+/// The function that NVTX calls.
 const NVTX: &[&[u8]] = &[b"\0InitializeInjectionNvtx2\0"];
 
-/// Returns a value of [`OPENCL_LAYERS`] for a program. With it, the program loads the layers among
-/// `files`, and the layers in `before`, the variable's present value. Returns `None` if no file is
-/// a layer, so that the variable stays as it is.
+/// Returns a value of [`OPENCL_LAYERS`] with the layers among `files` and those in `before`, the
+/// present value. Returns `None` if there is no new layer.
 ///
-/// A file counts as a layer if it contains the names of a layer's functions. The file is not loaded
-/// to find that out, because its constructors would run here. A file whose path has a colon cannot
-/// be named in the variable. A file that cannot be read is left out, because loading it as a plugin
-/// reports the reason.
+/// A file counts as a layer if it contains the names of a layer's functions. It is not loaded to
+/// find that out, because its constructors would run here. A path with a colon cannot be named in
+/// the variable. A file that cannot be read is left out, because loading it as a plugin reports the
+/// reason.
 pub fn opencl_layers<'a>(
     files: impl IntoIterator<Item = &'a Path>,
     before: Option<&OsStr>,
@@ -40,8 +38,7 @@ pub fn opencl_layers<'a>(
     let mut value = before.unwrap_or_default().to_owned();
     let mut has_new = false;
     for file in files {
-        // The loader would resolve a relative path in the program's working directory, which may
-        // differ from that of this process.
+        // The loader would resolve a relative path in the program's working directory.
         let Ok(file) = std::path::absolute(file) else { continue };
         let is_named = |value: &OsStr| {
             value
@@ -64,9 +61,8 @@ pub fn opencl_layers<'a>(
     has_new.then_some(value)
 }
 
-/// Returns the value of [`CUDA_INJECTION`] with which CUDA's driver loads the first of `files` that
-/// is made for it. Returns `None` if there is no such file, or if the user has set the variable,
-/// because the driver loads only one file.
+/// Returns a value of [`CUDA_INJECTION`] with the first of `files` that is made for CUDA's driver.
+/// Returns `None` if there is none, or if the user has set the variable: the driver loads one file.
 pub fn cuda_injection<'a>(
     files: impl IntoIterator<Item = &'a Path>,
     before: Option<&OsStr>,
@@ -74,7 +70,7 @@ pub fn cuda_injection<'a>(
     injected(files, before, INJECTION)
 }
 
-/// Does what [`cuda_injection`] does, for [`NVTX_INJECTION`].
+/// Like [`cuda_injection`], for [`NVTX_INJECTION`].
 pub fn nvtx_injection<'a>(
     files: impl IntoIterator<Item = &'a Path>,
     before: Option<&OsStr>,

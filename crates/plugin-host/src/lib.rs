@@ -1,6 +1,6 @@
-//! Implements a host for Kineto's profiler plugins (`include/counterpoint/kineto_plugin.h`) and for
-//! Counterpoint's extension of that interface. It runs in the program that is profiled and in the
-//! command-line tool. It passes the events to a [`Sink`].
+//! A host for Kineto's profiler plugins (`include/counterpoint/kineto_plugin.h`) and for
+//! Counterpoint's extension of that interface. It runs in the profiled program and in the
+//! command-line tool, and passes the events to a [`Sink`].
 //!
 //! ```text
 //!  files ─ discover ─► Library ─ load ─► Plugin ─► Profiler ─ create ─► Session
@@ -25,10 +25,9 @@
 //! | [`stream`] | events as bytes, from the process of the plugins to the one that makes a profile |
 //! | [`problem`] | everything that a plugin can do wrong, with messages |
 //!
-//! A plugin is somebody else's code in the host's process. The host checks pointers for null and
-//! sizes for their least value before it uses them. It cannot detect a size that exceeds the
-//! readable memory, or a wild pointer. A mistake that it detects becomes a [`Problem`], and the
-//! recording goes on.
+//! A plugin is somebody else's code in the host's process. The host checks pointers for null, and
+//! sizes for their least value. It cannot detect a wild pointer, or a size that exceeds the
+//! readable memory. A mistake that it detects becomes a [`Problem`], and the recording goes on.
 
 pub mod catch;
 pub mod conformance;

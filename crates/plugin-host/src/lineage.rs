@@ -1,11 +1,10 @@
-//! Distinguishes a process from its parent. A forked child has a copy of its parent's memory, but
-//! not the threads that the plugins have started in the parent. So a child must not use the
-//! sessions that its parent made.
+//! Distinguishes a process from its forked children. A child has a copy of the memory, but not the
+//! threads that the plugins have started. So it must not use its parent's sessions.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Returns a number that is never 0, and that differs between a process and its forked children.
-/// After the first call, it costs two loads on Linux, and a system call elsewhere.
+/// Returns a number that differs between a process and its forked children, and is not 0. After the
+/// first call, it costs two loads on Linux, and a system call elsewhere.
 pub fn process_number() -> u32 {
     static LAST: AtomicU32 = AtomicU32::new(0);
     let Some(word) = wiped_word() else {
@@ -15,7 +14,7 @@ pub fn process_number() -> u32 {
     if number != 0 {
         return number;
     }
-    // A forked child has a copy of `LAST`, so it continues from the parent's value.
+    // A forked child continues from the parent's value.
     let fresh = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
     match word.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => fresh,
@@ -23,7 +22,7 @@ pub fn process_number() -> u32 {
     }
 }
 
-/// Returns a word in memory that a forked child finds zeroed.
+/// Returns a word that is zero in a forked child.
 #[cfg(target_os = "linux")]
 fn wiped_word() -> Option<&'static AtomicU32> {
     use std::sync::atomic::AtomicPtr;

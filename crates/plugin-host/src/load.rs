@@ -1,5 +1,5 @@
-//! Loads a plugin: opens the file, lets the plugin use the extension and register its profilers,
-//! and queries the profilers.
+//! Loads a plugin: opens the file, and lets the plugin use the extension and register its
+//! profilers.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -17,39 +17,36 @@ use crate::known::Known;
 use crate::platform::Library;
 use crate::problem::{Problem, Problems};
 
-/// A function that shows messages of plugins to the user. `level` is as in KINETO_LOG_LEVEL.
+/// Shows messages of plugins to the user. `level` is as in KINETO_LOG_LEVEL.
 pub type Say = fn(level: u32, text: &str);
 
-/// The function that shows a host's messages.
 #[derive(Clone, Copy, Debug)]
 enum Says {
     Anybody(Say),
-    /// A function that also gets the number that the user of this crate has given to the host.
+    /// Also gets the number that the user of this crate has given to the host.
     Numbered(u32, fn(number: u32, level: u32, text: &str)),
 }
 
-/// The largest number of types of events that plugins may declare.
+/// The largest number of types that plugins may declare.
 const MOST_OWN_TYPES: usize = 1024;
 
-/// All hosts of this process.
 static HOSTS: Known<Host> = Known::new();
 
-/// The interface that plugins get from their host. It exists as long as the process. Plugins may
-/// share one host, or have one each.
+/// What plugins get from their host. It exists as long as the process. Plugins may share one.
 #[derive(Debug)]
 pub struct Host {
     types: Mutex<Vec<(String, u32)>>,
-    /// One more than the number of the last declared type.
+    /// One more than the last declared type.
     own_end: AtomicU32,
     says: Says,
-    /// The function that takes events when a plugin asks for it: a [`TakeEvents`], or null.
+    /// A [`TakeEvents`], or null.
     takes: AtomicPtr<()>,
     raw: abi::kineto::Host,
 }
 
-/// A function that takes the events of a recording, because the plugin with this number asks for it
-/// on the calling thread. `session` is the pointer that the plugin's `create` returned; it is only
-/// compared, and never dereferenced. Returns whether the events were handed over.
+/// Takes the events of a recording, because the plugin with this number asks for it on the calling
+/// thread. `session` is what the plugin's `create` returned; it must not be dereferenced. Returns
+/// whether the events were handed over.
 pub type TakeEvents = fn(number: u32, session: *mut c_void) -> bool;
 
 // SAFETY: the pointer in `raw` is the address of the host itself, which is never freed.
@@ -58,13 +55,12 @@ unsafe impl Send for Host {}
 unsafe impl Sync for Host {}
 
 impl Host {
-    /// Makes a host. `say` shows the messages of plugins.
+    /// Makes a host whose plugins' messages `say` shows.
     pub fn leak(say: Say) -> &'static Self {
         Self::leak_with(Says::Anybody(say))
     }
 
-    /// Makes a host for one plugin of several. `say` also receives `number`, so that it can name
-    /// the plugin whose message it shows.
+    /// Makes a host for one plugin of several. `say` also gets `number`, to name the plugin.
     pub fn leak_numbered(
         number: u32,
         say: fn(number: u32, level: u32, text: &str),
@@ -96,19 +92,19 @@ impl Host {
         host
     }
 
-    /// Sets the function that is called when the plugin of this host wants to hand over events. The
-    /// host must have a number. Without such a function, these requests of plugins fail.
+    /// Sets the function for plugins that want to hand over events. The host must have a number.
+    /// Without it, such requests fail.
     pub fn take_events_with(&self, take: TakeEvents) {
         self.takes.store(take as *mut (), Ordering::Release);
     }
 
-    /// Returns the types that plugins declared, each with the published type that is most like it.
-    /// The first one has the number [`FIRST_OWN_TYPE`].
+    /// Returns the declared types from [`FIRST_OWN_TYPE`] on, each with the published type that is
+    /// most like it.
     pub fn types(&self) -> Vec<(String, u32)> {
         self.types.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns whether a type with this number is published or declared.
+    /// Returns whether this type is published or declared.
     pub fn knows(&self, number: u32) -> bool {
         abi::kineto::event_type(number).is_some()
             || (FIRST_OWN_TYPE..self.own_end.load(Ordering::Acquire)).contains(&number)
@@ -159,16 +155,16 @@ unsafe extern "C" fn request_flush(handle: *mut c_void, session: *mut c_void) ->
     if taken { 0 } else { -1 }
 }
 
-/// A plugin's file that was loaded.
+/// A plugin's file.
 #[derive(Debug)]
 pub struct Plugin {
-    /// The path of the plugin.
+    /// The path.
     pub file: PathBuf,
-    /// The mistakes of the plugin so far.
+    /// The mistakes so far.
     pub problems: Arc<Problems>,
     pub profilers: Vec<Profiler>,
-    /// The registry with which the plugin registered. The registry is never freed, because the
-    /// plugin may use it at any time. A leak checker finds it through this pointer.
+    /// The plugin's registry, which is leaked because the plugin may use it at any time. A leak
+    /// checker finds it through this pointer.
     registry: *const Registry,
 }
 
@@ -182,18 +178,18 @@ unsafe impl Sync for Plugin {}
 /// One profiler of a plugin.
 #[derive(Debug)]
 pub struct Profiler {
-    /// The profiler's name, or the file's name if the profiler has none.
+    /// The name, or the file's name if it has none.
     pub name: String,
-    /// The types that the profiler supports, each once, in the profiler's order.
+    /// The types that it supports, each once, in the profiler's order.
     pub types: Vec<u32>,
-    /// Size of the profiler's interface as the profiler states it, in bytes.
+    /// The size that the profiler states, in bytes.
     pub interface_bytes: usize,
-    /// The functions of the extension that the profiler uses.
+    /// The functions of the extension, if the plugin uses it.
     pub extension: Option<Extension>,
     pub(crate) interface: ProfilerInterface,
     pub(crate) builder: &'static Builder,
     pub(crate) problems: Arc<Problems>,
-    /// The lock that a thread holds during each call that controls the profiler.
+    /// Held during the calls that control the profiler.
     pub(crate) control: Mutex<()>,
 }
 
@@ -204,10 +200,9 @@ unsafe impl Send for Profiler {}
 // says.
 unsafe impl Sync for Profiler {}
 
-/// The objects that handles of registries stand for.
 static REGISTRIES: Known<Mutex<Collecting>> = Known::new();
 
-/// The registrations that `registerProfiler` collects during one call of `KinetoPlugin_register`.
+/// What `registerProfiler` collects during one call of `KinetoPlugin_register`.
 #[derive(Debug)]
 struct Collecting {
     open: bool,
@@ -241,8 +236,8 @@ unsafe extern "C" fn register_profiler(
 }
 
 impl Plugin {
-    /// Loads a file and lets it register its profilers. The mistakes that were found are in
-    /// `problems`. A file that cannot be used has no profilers.
+    /// Loads a file and lets it register its profilers. If it cannot be used, it has no profilers,
+    /// and `problems` says why.
     pub fn load(file: &Path, host: &'static Host) -> Self {
         let problems = Arc::new(Problems::of(file));
         let mut plugin = Self {
@@ -264,14 +259,14 @@ impl Plugin {
             unsafe { library.close() };
             return plugin;
         };
-        // From here on, the file stays loaded, because it may have started threads or given out
+        // From here on the file stays loaded, because it may have started threads or given out
         // addresses.
         let extend = library.symbol(abi::kineto::EXTEND_SYMBOL);
         plugin.register(register.as_ptr(), extend.map(|extend| extend.as_ptr().cast_const()), host);
         plugin
     }
 
-    /// Makes a plugin of functions that are linked into this program, under this name.
+    /// Makes a plugin of functions that are linked into this program.
     ///
     /// # Safety
     /// The functions must be those of a plugin, and all pointers that it gives out must stay valid.
@@ -293,7 +288,7 @@ impl Plugin {
         plugin
     }
 
-    /// Lets the plugin extend its host and register, and queries its profilers.
+    /// Lets the plugin extend its host and register.
     fn register(
         &mut self,
         register: *const c_void,
@@ -308,7 +303,7 @@ impl Plugin {
             problems: Arc::clone(&problems),
         })));
         REGISTRIES.add(collecting);
-        // The registry is never freed, because the plugin may use it at any time.
+        // The plugin may use the registry at any time.
         let registry: &'static mut Registry = Box::leak(Box::new(Registry {
             size: Registry::SIZE,
             handle: std::ptr::from_ref(collecting).cast_mut().cast(),
@@ -348,11 +343,9 @@ impl Plugin {
 }
 
 impl Plugin {
-    /// Returns the types to request from this plugin. `types` are the published types that the user
-    /// wants. If the user has named none, these are all types that the plugin supports. The names
-    /// of the types that a plugin declares are known only after it was loaded, so no user can ask
-    /// for them. Such a type is requested if the user wants the published type that is most like
-    /// it.
+    /// Returns the types to request from this plugin: all that it supports, if the user named none.
+    /// Users cannot name the types that a plugin declares, because they are known only after
+    /// loading. Such a type is requested with the published type that is most like it.
     pub fn wanted(&self, host: &Host, types: &[u32]) -> Vec<u32> {
         if types.is_empty() {
             return self.profilers.iter().flat_map(|profiler| profiler.types.clone()).collect();
@@ -404,8 +397,7 @@ impl Profiler {
         if needed.iter().any(|(_, there)| !there) {
             return None;
         }
-        // The buffer has one byte more than a name may take, so that a name that is too long can be
-        // seen.
+        // One byte more than a name may take shows a name that is too long.
         let mut name = [0_u8; NAME_BYTES + 1];
         let mut types = [0_u32; abi::kineto::EVENT_TYPES.len() + 1 + OWN_ROOM];
         let mut arguments = QueryParams {
@@ -463,5 +455,5 @@ impl Profiler {
     }
 }
 
-/// The number of a profiler's own types that it can list, in addition to the published types.
+/// How many types of its own a profiler can list.
 const OWN_ROOM: usize = 64;

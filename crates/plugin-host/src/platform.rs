@@ -1,8 +1,8 @@
-//! Opens shared objects with the system's dynamic linker.
+//! Opens shared objects.
 
 use std::ptr::NonNull;
 
-/// An open shared object. Dropping this value does not close the object; see [`Library::close`].
+/// An open shared object. Dropping it does not close the object; see [`Library::close`].
 #[derive(Debug)]
 pub struct Library {
     handle: NonNull<std::ffi::c_void>,
@@ -34,11 +34,11 @@ mod unix {
     }
 
     impl Library {
-        /// Opens the file, binds all symbols that it uses, and makes none of its symbols visible to
-        /// other libraries. The file's constructors run.
+        /// Opens the file, binds its symbols, and hides them from other libraries. Its constructors
+        /// run.
         ///
         /// # Errors
-        /// Fails if it is no plain file, or with the reason of the dynamic linker or a constructor.
+        /// It is no plain file, or the dynamic linker or a constructor failed.
         pub fn open(path: &Path) -> Result<Self, String> {
             // The dynamic linker would search the system's directories for a name without a slash.
             let path = if path.as_os_str().as_bytes().contains(&b'/') {
@@ -46,7 +46,7 @@ mod unix {
             } else {
                 Path::new(".").join(path)
             };
-            // For a FIFO, the dynamic linker would wait until something is written to it.
+            // The dynamic linker would wait for a FIFO.
             crate::fit::plain(&path).map_err(|error| error.to_string())?;
             let name = CString::new(path.as_os_str().as_bytes())
                 .map_err(|_| "its name has a zero byte".to_owned())?;
@@ -70,7 +70,7 @@ mod unix {
         /// Closes the library.
         ///
         /// # Safety
-        /// No function or address of the library may be used from now on.
+        /// Nothing of the library may be used from now on.
         pub unsafe fn close(self) {
             // SAFETY: the handle is open, and by contract nobody uses anything of the library after
             // this.
@@ -91,7 +91,7 @@ mod elsewhere {
         /// Fails, because this system is not supported.
         ///
         /// # Errors
-        /// Always fails, with the name of the system.
+        /// Always, with the name of the system.
         pub fn open(_path: &Path) -> Result<Self, String> {
             Err(format!("plugins cannot be loaded on {} yet", std::env::consts::OS))
         }

@@ -10,105 +10,102 @@ use crate::catch::Left;
 /// A mistake of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Problem {
-    /// The dynamic linker refused to load the plugin, for this reason.
+    /// The dynamic linker refused to load it, for this reason.
     NotLoaded(String),
-    /// The plugin has no `KinetoPlugin_register`.
+    /// It has no `KinetoPlugin_register`.
     NoRegister,
-    /// The plugin's function `KinetoPlugin_register` failed.
+    /// `KinetoPlugin_register` failed.
     RegisterFailed {
-        /// The function's result.
+        /// The result.
         code: i32,
-        /// Number of profilers that the plugin had registered.
+        /// Profilers that were registered before.
         registered: usize,
     },
-    /// The plugin registered no profiler and returned success.
+    /// It registered nothing and returned success.
     NothingRegistered,
-    /// The plugin's function `CounterpointPlugin_extend` returned this error.
+    /// `CounterpointPlugin_extend` returned this error.
     ExtendFailed(i32),
-    /// The plugin registered a null pointer.
+    /// It registered a null pointer.
     NullInterface,
-    /// The plugin's interface is smaller than the published one.
+    /// Its interface is smaller than the published one.
     SmallInterface(usize),
-    /// The plugin's interface lacks a function that it must have.
+    /// Its interface lacks a function that it must have.
     MissingFunction(&'static str),
-    /// One of the plugin's functions returned an error.
+    /// A function returned an error.
     Failed {
         function: &'static str,
-        /// The function's result.
+        /// The result.
         code: i32,
     },
-    /// One of the plugin's functions did not return.
+    /// A function did not return.
     Left {
         function: &'static str,
-        /// The way in which the call ended.
+        /// How the call ended.
         how: Left,
     },
-    /// The plugin has no name.
+    /// It has no name.
     NoName,
-    /// The plugin's name fills the host's buffer, without a zero byte at the end.
+    /// Its name fills the host's buffer, without a zero byte at the end.
     LongName,
-    /// The plugin supports a type that is neither published nor declared.
+    /// It supports a type that is neither published nor declared.
     UnknownSupported(u32),
-    /// The plugin supports no type of events, so it is never started.
+    /// It supports no type, so it is not started.
     SupportsNothing,
-    /// The plugin passed a null argument.
+    /// It passed a null argument.
     Null {
-        /// The call to which it was passed.
+        /// The call.
         call: &'static str,
     },
-    /// The plugin passed a struct that is smaller than the published one.
+    /// It passed a struct that is smaller than the published one.
     SmallStruct {
-        /// The call to which it was passed.
+        /// The call.
         call: &'static str,
-        /// The size that the struct states.
+        /// The size that it states.
         size: usize,
-        /// The smallest size that is allowed.
+        /// The smallest allowed size.
         least: usize,
     },
-    /// The plugin made a call about the last event before it added an event.
+    /// It made a call about the last event before it added one.
     NoEvent {
-        /// The name of the call.
+        /// The call.
         call: &'static str,
     },
-    /// The plugin used a trace builder, or `registerProfiler`, outside of the call for which it was
-    /// valid.
+    /// It used a trace builder, or `registerProfiler`, outside of the call for which it was valid.
     Late {
-        /// The name of the call.
+        /// The call.
         call: &'static str,
     },
-    /// The plugin called the trace builder in a signal handler that interrupted a call of the
-    /// builder, or after it had left such a call by a jump.
+    /// It called the trace builder in a signal handler that interrupted a call of the builder, or
+    /// after it had left such a call by a jump.
     Inside {
-        /// The name of the call.
+        /// The call.
         call: &'static str,
     },
-    /// The plugin added an event of a type that is neither published nor declared. The event is kept, with
-    /// that number as its type.
+    /// It added an event of a type that is neither published nor declared. The event is kept.
     UnknownType(u32),
-    /// The plugin added an event of a type that was not requested. The event is left out.
+    /// It added an event of a type that was not requested. The event is left out.
     NotAsked(u32),
-    /// The plugin set a flow of an unknown type. The flow is left out.
+    /// It set a flow of an unknown type. The flow is left out.
     UnknownFlow(u32),
-    /// The plugin set a flow with the id 0. The flow is left out.
+    /// It set a flow with the id 0. The flow is left out.
     ZeroFlow,
-    /// The plugin added an event that ends before it begins. The event is kept as a moment,
-    /// without a duration.
+    /// It added an event that ends before it begins. The event is kept as a moment.
     Backwards,
-    /// The plugin added an event without a name. The event is kept.
+    /// It added an event without a name. The event is kept.
     Unnamed,
-    /// The plugin added too much metadata to an event. The part above the limit is left out.
+    /// It added too much metadata. The part above the limit is left out.
     MuchMetadata,
-    /// The plugin added a counter value that is infinite or not a number. The value is left out.
+    /// It added a counter value that is not finite. The value is left out.
     NotFinite,
     /// A function of the host panicked, which is an error in Counterpoint.
     Panicked {
-        /// The name of the call.
+        /// The call.
         call: &'static str,
     },
 }
 
 impl Problem {
-    /// Returns whether data that the plugin wanted to record is missing because of this problem.
+    /// Returns whether data is missing because of this problem.
     pub fn loses(&self) -> bool {
         !matches!(
             self,
@@ -209,17 +206,16 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The different problems of one file, each with the number of times that it occurred.
+/// The different problems of one file, each with how often it occurred.
 #[derive(Debug)]
 pub struct Problems {
     file: PathBuf,
     seen: Mutex<Vec<(Problem, u64)>>,
-    /// Whether a call of the plugin was ended by a fault, so that it must not be called again.
+    /// Set after a fault: the plugin must not be called again.
     crashed: AtomicBool,
 }
 
-/// The maximum number of different problems. If there are more, they are added to the number of the
-/// last problem in the list.
+/// The largest number of different problems. Further ones count as the last one.
 const MOST: usize = 256;
 
 impl Problems {
@@ -228,12 +224,12 @@ impl Problems {
         Self { file: file.to_owned(), seen: Mutex::default(), crashed: AtomicBool::new(false) }
     }
 
-    /// Notes that a call of the plugin ended with a fault, so the plugin must not be called again.
+    /// Notes that a call ended with a fault, so the plugin must not be called again.
     pub fn note_crash(&self) {
         self.crashed.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether a call of the plugin ended with a fault.
+    /// Returns whether a call ended with a fault.
     pub fn has_crashed(&self) -> bool {
         self.crashed.load(Ordering::Relaxed)
     }
@@ -243,7 +239,7 @@ impl Problems {
         &self.file
     }
 
-    /// Adds a problem. May be called by any thread.
+    /// Adds a problem, on any thread.
     pub fn add(&self, problem: Problem) {
         let mut seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let full = seen.len() >= MOST;
@@ -258,12 +254,11 @@ impl Problems {
         }
     }
 
-    /// Returns the problems that have occurred since `before`, an earlier result of
-    /// [`Problems::all`], with the number of times that each problem has occurred since then.
+    /// Returns the problems since `before`, an earlier result of [`Problems::all`], with how often
+    /// they have occurred since then.
     pub fn since(&self, before: &[(Problem, u64)]) -> Vec<(Problem, u64)> {
         let mut all = self.all();
-        // New problems are only added at the end of the list, so the two lists begin with the same
-        // problems.
+        // New problems are added at the end, so both lists begin with the same problems.
         for ((_, count), (_, earlier)) in all.iter_mut().zip(before) {
             *count = count.saturating_sub(*earlier);
         }

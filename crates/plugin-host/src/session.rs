@@ -1,13 +1,11 @@
-//! One recording of one profiler, with the calls create, start, stop, process and destroy in their
-//! order.
+//! One recording of one profiler: create, start, stop, process and destroy, in this order.
 //!
-//! The methods for these calls take `&mut`, so the calls of a recording come one after the other.
-//! Several recordings of one profiler may exist at the same time, each controlled by its own
-//! thread. A lock makes sure that the profiler gets one of these calls at a time. Any thread may
-//! push and pop correlation ids at any time, through a [`Correlation`].
+//! The methods for these calls take `&mut`. Several recordings of one profiler may exist at the
+//! same time, on threads of their own. A lock lets one of them at a time call the profiler. Any
+//! thread may push and pop correlation ids at any time, through a [`Correlation`].
 //!
-//! A forked child inherits its parent's recordings but not the plugin's threads. In the child, the
-//! functions of these recordings do nothing, and those that report success return `false`.
+//! A forked child inherits the recordings but not the plugin's threads. In the child, the methods
+//! of these recordings do nothing.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::{Arc, MutexGuard, PoisonError, RwLock, RwLockReadGuard, TryLockError};
@@ -23,16 +21,16 @@ use crate::load::Profiler;
 use crate::problem::{Problem, Problems};
 use crate::sink::Sink;
 
-/// The settings of a recording for a profiler.
+/// The settings of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Setup<'a> {
-    /// The types that the user wants. The profiler gets only the types that it supports.
+    /// The types that the user wants.
     pub types: &'a [u32],
-    /// The user's text for plugins that use the extension.
+    /// The user's text for plugins.
     pub configuration: &'a CStr,
     /// Planned time between create and start, in ns.
     pub warmup_ns: i64,
-    /// The number of bytes that the plugin may keep; 0 for no limit.
+    /// How many bytes the plugin may keep; 0 for no limit.
     pub max_buffer_bytes: u64,
 }
 
@@ -51,17 +49,17 @@ pub struct Session<'p> {
     asked: Asked,
     state: State,
     correlation: Correlation,
-    /// The process that made the session ([`process_number`]).
+    /// The [`process_number`] of the process that made the session.
     home: u32,
 }
 
 // SAFETY: the interface allows any thread to use the handle, one at a time.
 unsafe impl Send for Session<'_> {}
 
-/// Pushes and pops correlation ids. The plugin keeps a stack for each thread.
+/// Pushes and pops correlation ids. The plugin has a stack for each thread.
 #[derive(Clone, Debug)]
 pub struct Correlation {
-    /// `None` after the session has ended. A thread holds the lock while it calls the plugin.
+    /// `None` after the session. Locked during calls of the plugin.
     handle: Arc<RwLock<Option<Handle>>>,
     push: [Function<PushParams>; 2],
     pop: [Function<HandleParams>; 2],
@@ -69,7 +67,7 @@ pub struct Correlation {
     home: u32,
 }
 
-/// The result of `create`.
+/// What `create` returned.
 #[derive(Clone, Copy, Debug)]
 struct Handle(*mut c_void);
 
@@ -83,11 +81,11 @@ unsafe impl Sync for Handle {}
 pub enum Stack {
     /// The ids of ops.
     Ops = 0,
-    /// The ids of ranges that the program marks.
+    /// The ids of marked ranges.
     User = 1,
 }
 
-/// Adds a problem if the call failed, and returns whether it succeeded.
+/// Adds a problem if the call failed. Returns whether it succeeded.
 fn report(problems: &Problems, function: &'static str, end: Result<c_int, Left>) -> bool {
     match end {
         Ok(0) => return true,
@@ -103,12 +101,11 @@ fn report(problems: &Problems, function: &'static str, end: Result<c_int, Left>)
 }
 
 impl Profiler {
-    /// Waits until no other recording of this profiler is inside of a call of the plugin.
     fn lock(&self) -> MutexGuard<'_, ()> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates a recording. Returns `None` if the profiler supports none of the types, or failed.
+    /// Creates a recording. Returns `None` if the profiler failed, or supports none of the types.
     pub fn create(&self, setup: &Setup<'_>) -> Option<Session<'_>> {
         let mut types: Vec<u32> =
             self.types.iter().copied().filter(|number| setup.types.contains(number)).collect();
@@ -127,8 +124,7 @@ impl Profiler {
         if !report(&self.problems, "profilerCreate", code) {
             return None;
         }
-        // This list is made again from the profiler's types, because the plugin could have written
-        // into the list that it received.
+        // The plugin could have written into the first list.
         let asked: Vec<u32> =
             self.types.iter().copied().filter(|number| setup.types.contains(number)).collect();
         let interface = &self.interface;
@@ -172,8 +168,7 @@ impl Profiler {
 }
 
 impl Session<'_> {
-    /// Returns whether this is the process that made the session, and the plugin has not crashed in
-    /// it.
+    /// Returns whether this process made the session, and the plugin has not crashed in it.
     fn is_at_home(&self) -> bool {
         process_number() == self.home && !self.profiler.problems.has_crashed()
     }
@@ -187,8 +182,8 @@ impl Session<'_> {
         report(&self.profiler.problems, name, unsafe { call_one(function, &mut arguments) })
     }
 
-    /// Starts to collect events. Returns whether the plugin returned success; the recording
-    /// continues in any case.
+    /// Starts to collect. Returns whether the plugin returned success; the recording continues in
+    /// any case.
     pub fn start(&mut self) -> bool {
         if self.state != State::Created || !self.is_at_home() {
             return false;
@@ -197,7 +192,7 @@ impl Session<'_> {
         self.call(self.profiler.interface.start, "profilerStart")
     }
 
-    /// Stops collecting events. Returns whether the plugin returned success.
+    /// Stops collecting. Returns whether the plugin returned success.
     pub fn stop(&mut self) -> bool {
         if self.state != State::Started || !self.is_at_home() {
             return false;
@@ -206,8 +201,8 @@ impl Session<'_> {
         self.call(self.profiler.interface.stop, "profilerStop")
     }
 
-    /// Pauses collecting (`false`) or continues it (`true`). Does nothing if the plugin has no such
-    /// function.
+    /// Pauses collecting (`false`) or continues it (`true`), if the plugin can. Returns whether it
+    /// did.
     pub fn toggle(&mut self, enabled: bool) -> bool {
         let toggle = self.profiler.extension.and_then(|extension| extension.toggle);
         let may = self.state == State::Started && self.is_at_home();
@@ -245,27 +240,25 @@ impl Session<'_> {
         report(&self.profiler.problems, name, code)
     }
 
-    /// Passes the events to `sink`. This must be called after [`Session::stop`], on the same
-    /// thread. Events that came before an error are kept.
+    /// Passes the events to `sink`. Call it after [`Session::stop`], on the same thread. Events
+    /// before an error are kept.
     pub fn process(&mut self, sink: &mut dyn Sink) -> bool {
         self.state == State::Stopped
             && self.hand_over(self.profiler.interface.process_events, "profilerProcessEvents", sink)
     }
 
-    /// Passes the events that are complete to `sink`, while the plugin continues to collect events.
-    /// Does nothing if the plugin has no such function.
+    /// Passes the complete events to `sink`, while the recording continues, if the plugin can.
     pub fn flush(&mut self, sink: &mut dyn Sink) -> bool {
         let flush = self.profiler.extension.and_then(|extension| extension.flush);
         flush.is_some() && self.state == State::Started && self.hand_over(flush, "flush", sink)
     }
 
-    /// Returns whether the plugin uses this pointer for this recording.
+    /// Returns whether this is the plugin's handle for this recording.
     pub fn is(&self, handle: *mut c_void) -> bool {
         self.handle == handle
     }
 
-    /// Returns a value for pushing and popping ids. After the session's end, that value does
-    /// nothing.
+    /// Returns a value for pushing and popping ids. After the session, it does nothing.
     pub fn correlation(&self) -> Correlation {
         self.correlation.clone()
     }
@@ -281,7 +274,7 @@ impl Drop for Session<'_> {
             return;
         }
         self.stop();
-        // This waits for threads that are inside of a call of the plugin.
+        // This waits for threads that are inside of a push or pop.
         *self.correlation.handle.write().unwrap_or_else(PoisonError::into_inner) = None;
         self.call(self.profiler.interface.destroy, "profilerDestroy");
     }
@@ -292,9 +285,9 @@ impl Correlation {
         process_number() == self.home && !self.problems.has_crashed()
     }
 
-    /// Returns the handle, or `None` if the session is ending. This never waits for the lock.
-    /// Otherwise there could be a deadlock: a signal handler may call this while it interrupts a
-    /// push on the same thread, and the end of the session waits for that push.
+    /// Returns the handle, or `None` if the session is ending. It must not wait: a signal handler
+    /// may call this while it interrupts a push on the same thread, for which the end of the
+    /// session waits.
     fn usable(&self) -> Option<RwLockReadGuard<'_, Option<Handle>>> {
         match self.handle.try_read() {
             Ok(handle) => Some(handle),
@@ -303,14 +296,12 @@ impl Correlation {
         }
     }
 
-    /// Returns whether the plugin has functions for the ids of this stack. Without them, pushing
-    /// and popping does nothing.
+    /// Returns whether the plugin has functions for the ids of this stack.
     pub fn wants(&self, stack: Stack) -> bool {
         self.push[stack as usize].is_some() || self.pop[stack as usize].is_some()
     }
 
-    /// Pushes an id on the calling thread's stack. Does nothing if the plugin has no function for
-    /// it.
+    /// Pushes an id on the calling thread's stack.
     pub fn push(&self, stack: Stack, id: u64) {
         let name = ["profilerPushCorrelationId", "profilerPushUserCorrelationId"][stack as usize];
         let Some(push) = self.push[stack as usize].filter(|_| self.is_at_home()) else { return };

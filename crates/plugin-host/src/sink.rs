@@ -1,21 +1,21 @@
-//! Defines events, and the interface of a receiver of events.
+//! Events, and the interface of their receivers.
 
 use crate::entry::Entry;
 
 /// One event. Times are ns since 1970 UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// Number of the type; see [`abi::kineto::EVENT_TYPES`].
+    /// The type; see [`abi::kineto::EVENT_TYPES`].
     pub event_type: u32,
-    /// Time at which the event began.
+    /// Begin.
     pub start_ns: i64,
-    /// Time at which the event ended.
+    /// End.
     pub end_ns: i64,
-    /// Correlation id, with all of its 64 bits.
+    /// Correlation id, with 64 bits.
     pub id: i64,
-    /// Number of the device; for work of the CPU, the process id.
+    /// The device; for work of the CPU, the process.
     pub device: i32,
-    /// Number of the stream; for work of the CPU, the thread id.
+    /// The stream; for work of the CPU, the thread.
     pub resource: i32,
     /// The arrow that begins or ends here.
     pub flow: Option<Flow>,
@@ -26,17 +26,17 @@ pub struct Event {
 pub struct Flow {
     /// [`abi::kineto::FLOW_FWD_BWD`] or [`abi::kineto::FLOW_ASYNC_CPU_GPU`].
     pub flow_type: u32,
-    /// Id of the flow, which is the same at both ends and never 0.
+    /// The same at both ends, and not 0.
     pub id: u32,
-    /// Whether the arrow begins at this event.
+    /// Whether the arrow begins here.
     pub is_start: bool,
 }
 
-/// Keys and values of one event, in the order of the plugin's calls. Each key occurs once.
+/// Keys and values of one event, in the order of the plugin's calls. The keys are different.
 #[derive(Debug, Default)]
 pub struct Metadata {
     bytes: Vec<u8>,
-    /// End of each key and of its value in `bytes`.
+    /// Where each key and its value end in `bytes`.
     ends: Vec<(u32, u32)>,
 }
 
@@ -46,7 +46,7 @@ impl Metadata {
         self.ends.clear();
     }
 
-    /// Adds a pair. Returns whether there is room. A pair with a known key is not added.
+    /// Adds a pair, unless its key is known. Returns whether there is room.
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) -> bool {
         let room = self.bytes.len() + key.len() + value.len() <= MOST_METADATA
             && self.ends.len() < MOST_PAIRS;
@@ -60,7 +60,7 @@ impl Metadata {
         true
     }
 
-    /// Iterates over keys and values. A value should be JSON, but nobody has checked this yet.
+    /// Iterates over keys and values. A value should be JSON, but may not be.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let begins = std::iter::once(0).chain(self.ends.iter().map(|ends| ends.1 as usize));
         begins.zip(&self.ends).map(|(begin, ends)| {
@@ -75,24 +75,24 @@ impl Metadata {
     }
 }
 
-/// The largest number of bytes of all keys and values of one event.
+/// The largest number of bytes of an event's keys and values.
 pub const MOST_METADATA: usize = 1 << 20;
 
-/// The largest number of keys of one event.
+/// The largest number of an event's keys.
 pub const MOST_PAIRS: usize = 1024;
 
 /// A value of a counter track.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counter<'a> {
-    /// Time of the value, ns since 1970 UTC.
+    /// ns since 1970 UTC.
     pub time_ns: i64,
-    /// Number of the device; -1 if the value is about the machine.
+    /// The device; -1 for the machine.
     pub device: i32,
     /// Name of the track.
     pub track: &'a [u8],
     /// Name of the series.
     pub series: &'a [u8],
-    /// Unit of the value; empty if it has none.
+    /// Unit; empty if there is none.
     pub unit: &'a [u8],
     /// A finite number.
     pub value: f64,
@@ -101,42 +101,41 @@ pub struct Counter<'a> {
 /// A message for the user about a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Level of the message as in KINETO_LOG_LEVEL: 0 verbose, 1 information, 2 warning, 3 stage, 4
-    /// error.
+    /// As in KINETO_LOG_LEVEL: 0 verbose, 1 information, 2 warning, 3 stage, 4 error.
     pub level: u32,
-    /// Whether data is missing because of the problem.
+    /// Whether data is missing.
     pub loses: bool,
-    /// How often the problem happened, at least 1.
+    /// How often it happened, at least 1.
     pub count: u64,
     /// The text, without the plugin's name.
     pub text: &'a [u8],
 }
 
-/// Receives events: those that a profiler hands over during a call, or those of a stream that is
-/// read. Texts are passed as the plugin wrote them, up to the zero byte, and may contain any bytes.
+/// Receives events, from a profiler or from a stream. Texts are as the plugin wrote them, up to the
+/// zero byte, and may contain any bytes.
 pub trait Sink {
-    /// Receives a kind that a plugin declared, before the first event: its number in events, its
-    /// name, and the published type that is most like it.
+    /// Receives a declared kind, before the first event: its number, its name, and the published
+    /// type that is most like it.
     fn kind(&mut self, _number: u32, _name: &str, _base: u32) {}
-    /// Receives the name of the plugin whose events follow: its file, or another name.
+    /// Receives the name of the plugin whose events follow.
     fn plugin(&mut self, _name: &[u8]) {}
     /// Receives what the plugin does from now on, such as `in profilerStop`. If a stream ends
-    /// before the next call of this method, the plugin may have crashed there.
+    /// there, the plugin may have crashed.
     fn doing(&mut self, _what: &[u8]) {}
-    /// Receives a message for the user about the plugin.
+    /// Receives a message for the user.
     fn message(&mut self, _message: &Message<'_>) {}
-    /// Counts `count` more missing events of the kind `what`: [`abi::kineto::MISSING_OVERFLOW`],
+    /// Counts missing events of the kind `what`: [`abi::kineto::MISSING_OVERFLOW`],
     /// [`abi::kineto::MISSING_TIMES`] or [`abi::kineto::MISSING_COUNTERS`].
     fn missing(&mut self, _what: u32, _count: u64) {}
-    /// Receives a field of a whole trace: its name and one JSON value.
+    /// Receives a field of a whole trace, with one JSON value.
     fn field(&mut self, _key: &[u8], _json: &[u8]) {}
     /// Receives an event of a whole trace.
     fn entry(&mut self, _entry: &Entry<'_>) {}
     /// Receives an event, which is complete.
     fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata);
-    /// Receives a device's row. Without a name, the device's number is to be shown.
+    /// Receives a device's row. Without a name, its number is to be shown.
     fn device(&mut self, device: i64, sort_index: i64, name: Option<&[u8]>, label: &[u8]);
-    /// Receives a stream's or thread's row.
+    /// Receives the row of a stream or thread.
     fn resource(&mut self, device: i32, resource: i32, order: i32, name: Option<&[u8]>);
     fn thread_name(&mut self, process: i32, thread: i32, name: &[u8]);
     fn counter(&mut self, counter: &Counter<'_>);

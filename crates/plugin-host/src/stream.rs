@@ -1,5 +1,4 @@
-//! Encodes the events of plugins as bytes. The bytes go through a pipe or a file from the process
-//! in which a plugin runs to the process that makes a profile.
+//! Events of plugins as bytes, from the process of a plugin to the process that makes a profile.
 //!
 //! ```text
 //!  "CPPLUG01", then records: tag u8, fields as LEB128, signed ones as zigzag
@@ -24,9 +23,8 @@
 //!  19 missing   what, count
 //! ```
 //!
-//! Names, keys and units are written as numbers of texts. Each text is written once. A stream may
-//! end anywhere: the reader uses all records that are complete. [`Reader`] trusts no byte of the
-//! stream.
+//! Names, keys and units are numbers of texts, which are written once. A stream may end anywhere:
+//! the reader uses the complete records. [`Reader`] trusts no byte of the stream.
 
 mod entries;
 mod fields;
@@ -56,20 +54,18 @@ const MESSAGE: u8 = 10;
 const DOING: u8 = 11;
 const MISSING: u8 = 19;
 
-/// The number of bytes that the writer collects before it writes them.
+/// The number of bytes that the writer collects.
 const CHUNK: usize = 64 * 1024;
 
-/// A text is in the stream once, but the process that makes the profile writes it again for each
-/// event that names it. So a stream may name only this many bytes of such texts, plus
-/// [`MOST_REPEATS`] bytes for each of its own bytes; after that, the rest of the stream counts as
-/// damaged. The shortest events of real profilers, with the longest texts that a writer repeats,
-/// need 80 bytes for each byte.
+/// A text is in the stream once, but a profile has it again for each event that names it. So a
+/// stream may name this many bytes of texts, plus [`MOST_REPEATS`] bytes for each of its own bytes.
+/// The rest of the stream then counts as damaged. The shortest events of real profilers, with the
+/// longest texts that a writer repeats, need 80 bytes for each byte.
 const REPEATED_ANYWAY: u64 = 16 << 20;
-/// The number of bytes of repeated texts that are allowed for each byte of the stream; see
-/// [`REPEATED_ANYWAY`].
+/// See [`REPEATED_ANYWAY`].
 const MOST_REPEATS: u64 = 128;
 
-/// The largest length of a name, key or unit; a longer one is cut.
+/// The largest length of a name, key or unit. A longer one is cut.
 const MOST_TEXT: usize = 64 * 1024;
 
 /// A [`Sink`] that writes a stream.
@@ -78,20 +74,18 @@ pub struct Writer<W: Write> {
     out: W,
     buffer: Vec<u8>,
     texts: Texts,
-    /// The keys of the event that is being written.
     keys: Vec<u64>,
     last_start: i64,
-    /// Number of bytes that may still be written; events beyond that are counted and dropped.
+    /// Bytes that may still be written. Events beyond them are dropped.
     room: u64,
     dropped: u64,
     error: Option<io::Error>,
     rows: entries::Rows,
-    /// Arguments of the entry that is being written.
     arguments: Vec<u8>,
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a stream that takes events until it has `limit` bytes of them; `None` for no limit.
+    /// Begins a stream that takes events until they have `limit` bytes; `None` for no limit.
     pub fn new(out: W, limit: Option<u64>) -> Self {
         let mut buffer = Vec::with_capacity(CHUNK + MOST_TEXT);
         buffer.extend(MAGIC);
@@ -120,15 +114,14 @@ impl<W: Write> Writer<W> {
         number.into()
     }
 
-    /// Returns whether there is room for another record. If not, counts the record as dropped.
+    /// Returns whether there is room for another record, and counts it as dropped if not.
     fn fits(&mut self) -> bool {
         let fits = self.room > 0 && self.error.is_none();
         self.dropped += u64::from(!fits);
         fits
     }
 
-    /// Subtracts the size of a record that was just put into the buffer from the remaining room.
-    /// The record begins at offset `before` of the buffer.
+    /// Takes a record, which begins at offset `before` of the buffer, from the room.
     fn added(&mut self, before: usize) {
         self.room = self.room.saturating_sub((self.buffer.len() - before) as u64);
         if self.buffer.len() >= CHUNK {
@@ -145,10 +138,10 @@ impl<W: Write> Writer<W> {
         self.buffer.clear();
     }
 
-    /// Writes everything that is still in the buffer, so that the reader receives it.
+    /// Writes what is in the buffer, so that the reader receives it.
     ///
     /// # Errors
-    /// Fails if something could not be written, now or before.
+    /// Something could not be written, now or before.
     pub fn flush(&mut self) -> io::Result<()> {
         self.write();
         match self.error.take() {
@@ -157,10 +150,10 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Ends the stream and returns how many events, rows and long values were left out.
+    /// Ends the stream. Returns how many events, rows and long values were left out.
     ///
     /// # Errors
-    /// Fails if [`Writer::flush`] fails.
+    /// As for [`Writer::flush`].
     pub fn finish(mut self) -> io::Result<u64> {
         self.buffer.push(END);
         put(&mut self.buffer, self.dropped);
@@ -202,7 +195,7 @@ impl<W: Write> Sink for Writer<W> {
         let fields = [message.level.into(), message.loses.into(), message.count, text.len() as u64];
         fields.into_iter().for_each(|field| put(&mut self.buffer, field));
         self.buffer.extend_from_slice(text);
-        // Messages do not use up the room for events.
+        // Messages do not use up the room.
         self.added(self.buffer.len());
     }
 
@@ -210,7 +203,7 @@ impl<W: Write> Sink for Writer<W> {
         self.buffer.push(MISSING);
         put(&mut self.buffer, what.into());
         put(&mut self.buffer, count);
-        // Like messages, this record does not use up the room for events.
+        // Nor does this.
         self.added(self.buffer.len());
     }
 
@@ -322,19 +315,19 @@ impl<W: Write> Sink for Writer<W> {
     }
 }
 
-/// The way in which a stream ended.
+/// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The writer ended the stream; this many events did not fit.
+    /// The writer ended it.
     Whole {
-        /// Number of events beyond the limit.
+        /// Events, rows and long values that did not fit.
         dropped: u64,
     },
-    /// The writer did not end the stream, because it was killed or crashed.
+    /// The writer did not end it, because it was killed or crashed.
     Cut,
-    /// The stream contains bytes that [`Writer`] never writes.
+    /// It contains bytes that [`Writer`] does not write.
     Damaged {
-        /// Number of bytes before the damage.
+        /// Bytes before the damage.
         at: u64,
     },
 }
@@ -344,16 +337,14 @@ pub struct Reader<R: Read> {
     source: io::BufReader<R>,
     at: u64,
     texts: Vec<Box<[u8]>>,
-    /// Number of bytes of the texts that events have named so far; a text counts once for each event that names it.
+    /// Bytes of the texts that events have named so far, counted each time.
     repeated: u64,
     last_start: i64,
     metadata: Metadata,
     rows: Vec<(entries::ReadId, entries::ReadId)>,
-    /// Texts of the entry that is being read.
     values: Vec<u8>,
 }
 
-/// The reason why a record could not be read.
 enum Stop {
     Cut,
     Damaged,
@@ -387,7 +378,7 @@ impl<R: Read> Reader<R> {
     /// Reads the whole stream and passes all records to the sink.
     ///
     /// # Errors
-    /// Fails if the source cannot be read.
+    /// The source cannot be read.
     pub fn replay(mut self, sink: &mut dyn Sink) -> io::Result<Ending> {
         let mut magic = [0; 8];
         let begun = match self.bytes(&mut magic) {
@@ -453,14 +444,14 @@ impl<R: Read> Reader<R> {
         if number < self.texts.len() { Ok(number) } else { Err(Stop::Damaged) }
     }
 
-    /// Does what [`Reader::text`] does, for a text that is written again for each event that names it.
+    /// Like [`Reader::text`], for a text of which the profile has a copy for each event.
     fn repeated_text(&mut self) -> Result<usize, Stop> {
         let number = self.text()?;
         self.repeat(number)?;
         Ok(number)
     }
 
-    /// Counts the bytes of a text that is written again.
+    /// Counts the bytes of such a text.
     fn repeat(&mut self, number: usize) -> Result<(), Stop> {
         self.repeated += self.texts[number].len() as u64;
         match self.repeated <= REPEATED_ANYWAY + MOST_REPEATS * self.at {
@@ -477,7 +468,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads a length, which is at most `most`, and that many bytes.
+    /// Reads a length of at most `most`, and that many bytes.
     fn block(&mut self, most: usize) -> Result<Vec<u8>, Stop> {
         let length = self.number()? as usize;
         if length > most {
@@ -488,7 +479,7 @@ impl<R: Read> Reader<R> {
         Ok(bytes)
     }
 
-    /// Reads one record. Returns the number of dropped events if it was the last one.
+    /// Reads one record. The last one returns the number of dropped events.
     fn record(&mut self, sink: &mut dyn Sink) -> Result<Option<u64>, Stop> {
         match self.byte()? {
             TEXT => {

@@ -1,5 +1,5 @@
-//! Records with plugins that gcc and clang compiled from `plugin.c`: one that makes no mistakes,
-//! and one for each mistake.
+//! Records with plugins that gcc and clang compiled from `plugin.c`: without a mistake, and with
+//! one.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -15,7 +15,6 @@ const COUNTER: u32 = 22;
 const PRIVATEUSE1_RUNTIME: u32 = 23;
 const EVERYTHING: [u32; 4] = [KERNEL, MEMCPY, COUNTER, PRIVATEUSE1_RUNTIME];
 
-/// A sink that writes down what it receives, a line for each call.
 #[derive(Default)]
 struct Lines(Vec<String>);
 
@@ -66,10 +65,9 @@ fn host() -> &'static Host {
     })
 }
 
-/// The results of recording with one plugin.
 struct Done {
     lines: Vec<String>,
-    /// Each problem, with the number of times that it occurred.
+    /// Each with how often it occurred.
     problems: Vec<String>,
     calls: String,
     profilers: usize,
@@ -87,8 +85,7 @@ fn calls(file: &std::path::Path) -> String {
     }
 }
 
-/// Compiles `plugin.c` with a mistake and makes one recording with it, in which two threads push
-/// ids.
+/// Compiles `plugin.c` with a mistake and makes a recording, in which two threads push ids.
 fn drive(compiler: &str, mistake: &str, types: &[u32]) -> Option<Done> {
     let scratch = Scratch::new();
     let file = scratch.join("plugin.so");
@@ -114,7 +111,7 @@ fn drive(compiler: &str, mistake: &str, types: &[u32]) -> Option<Done> {
         session.stop();
         session.process(&mut lines);
         drop(session);
-        // After the session has ended, this must not call the plugin.
+        // After the session, this must not call the plugin.
         correlation.push(Stack::Ops, 42);
     }
     if mistake == "LATE" {
@@ -161,8 +158,8 @@ fn a_good_plugin_is_driven_in_the_published_order() {
         };
         assert_eq!(done.lines, all(), "{compiler}");
         assert!(done.problems.is_empty(), "{:?}", done.problems);
-        // The expected calls are register, query, create with kernel (6), runtime (23) and counters
-        // (22) in the plugin's order, start, the ids, stop, process and destroy.
+        // Register, query, create with kernel (6), runtime (23) and counters (22) in the plugin's
+        // order, start, the ids, stop, process and destroy.
         assert_eq!(done.calls, "rqc632s+-*/tpd", "{compiler}");
     }
 }

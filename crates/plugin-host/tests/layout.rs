@@ -1,5 +1,5 @@
-//! Compares three layouts of the interface: the layout of our header, as a C and a C++ compiler see
-//! it, the layout of the published header, as it was measured, and the layout of the Rust mirror.
+//! Compares the layouts of our header in C and C++, of the published header as it was measured, and
+//! of the Rust mirror.
 
 use std::mem::{offset_of, size_of};
 use std::process::Command;
@@ -11,15 +11,13 @@ use abi::kineto::{
 };
 use testkit::{Scratch, c};
 
-/// The layout of the published header, measured with a compiler on x86-64: size, size without
-/// padding, offsets.
+/// Measured with a compiler on x86-64: size, size without padding, offsets.
 const PUBLISHED: &str = include_str!("layout.txt");
 
 fn line<T>(name: &str, unpadded: usize) -> String {
     format!("{name} {}/{unpadded}\n", size_of::<T>())
 }
 
-/// Writes the same lines for the Rust mirror.
 fn mirror() -> String {
     let at = |name: &str, offset: usize| format!("{name} {offset}\n");
     [
@@ -84,7 +82,7 @@ fn layouts_are_the_published_ones() {
         ("clang", &["-std=c11", "-pedantic"]),
         ("g++", &["-std=c++17", "-pedantic", "-x", "c++"]),
     ] {
-        // Flags that choose the source's language must be before the source.
+        // Flags for the language must be before the source.
         let Some(()) = compile_with(compiler, flags, &program) else {
             testkit::skip("layout", &format!("no {compiler}"));
             continue;

@@ -1,6 +1,5 @@
-//! Tests functions of a plugin that end by something other than a return: exceptions and
-//! `pthread_exit`. The plugin runs in the test's process, which must continue. g++ and clang++
-//! compile the plugin from `throws.cpp`.
+//! Tests functions of a plugin that end by an exception or by `pthread_exit`, in the test's
+//! process. g++ and clang++ compile the plugin from `throws.cpp`.
 
 use std::ffi::{CString, c_char, c_void};
 use std::path::Path;
@@ -11,7 +10,6 @@ use plugin_host::session::Stack;
 use plugin_host::{Counter, Event, Host, Metadata, Plugin, Setup, Sink};
 use testkit::{Scratch, c};
 
-/// A sink that keeps the names of events.
 #[derive(Default)]
 struct Names(Vec<String>);
 
@@ -28,7 +26,6 @@ impl Sink for Names {
 type At = extern "C" fn(*const c_char, *const c_char);
 type Cleaned = extern "C" fn() -> i32;
 
-/// The functions of `throws.cpp` that tell it what to do.
 struct Told {
     at: At,
     cleaned: Cleaned,
@@ -55,8 +52,7 @@ impl Told {
     }
 }
 
-/// Loads the plugin again and makes one recording. Returns the events that it handed over, and its
-/// problems.
+/// Loads the plugin again and makes a recording. Returns its events and its problems.
 fn record(file: &Path) -> (Vec<String>, Vec<String>) {
     let plugin = Plugin::load(file, Host::leak(|_, _| {}));
     let mut names = Names::default();
@@ -134,7 +130,7 @@ fn an_exception_is_named_by_its_type() {
     for (compiler, scratch) in compilers() {
         let file = scratch.join("t.so");
         let told = Told::of(&file);
-        // The expected names are what `c++filt --types` prints.
+        // The names are those of `c++filt --types`.
         for (how, says) in [
             ("int", "threw a C++ exception of type int"),
             ("text", "threw a C++ exception of type char const*"),
@@ -199,7 +195,7 @@ fn a_constructor_may_throw_as_well() {
         "cannot be loaded: a constructor of it threw a C++ exception of type std::runtime_error: \
          too early"
     );
-    // After a constructor threw, the dynamic linker must still work, on this and on another thread.
+    // The dynamic linker must still work after a constructor threw, also on another thread.
     let again = scratch.join("u.so");
     let flags = ["-std=c++17", "-fPIC", "-shared"];
     c::compile("g++", "plugins/throws.cpp", &again, &flags).expect("as before");

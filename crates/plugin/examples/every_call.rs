@@ -1,24 +1,21 @@
-//! A plugin that calls most functions of the SDK, with invented events. It builds to
-//! `target/debug/examples/libevery_call.so`:
+//! A plugin that calls most functions of the SDK, with invented events:
 //!
 //! ```text
 //! cargo build -p counterpoint-plugin --example every_call
 //! counterpoint plugin check target/debug/examples/libevery_call.so
 //! ```
 //!
-//! With the configuration `panic=WHERE`, the plugin panics in the function that `WHERE` names:
-//! `start`, `stop`, `process`, `configure` or `flush`. With `fail=WHERE`, this function returns an
-//! error. So you can see how a host reacts.
+//! With the configuration `panic=WHERE`, the plugin panics in `start`, `stop`, `process`,
+//! `configure` or `flush`. With `fail=WHERE`, this function returns an error. So you can see how a
+//! host reacts.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plugin::{Configuration, Error, Event, Kind, Profiler, Session, Trace};
 
-/// The plugin.
 struct EveryCall;
 
-/// One recording.
 #[derive(Default)]
 struct Recording {
     kinds: Vec<Kind>,
@@ -27,7 +24,6 @@ struct Recording {
     configuration: Mutex<String>,
 }
 
-/// A kind of events that this plugin declares itself.
 const TILE: Kind = Kind::own(0);
 
 impl Profiler for EveryCall {
@@ -45,7 +41,6 @@ impl Profiler for EveryCall {
 }
 
 impl Recording {
-    /// Panics or fails at this place, if the configuration says so.
     fn here(&self, place: &str) -> Result<(), Error> {
         let configuration = self.configuration.lock().map_err(|e| Error(e.to_string()))?.clone();
         match configuration.split_once('=') {

@@ -1,6 +1,6 @@
 //! Converts times of a device's clock to UTC.
 //!
-//! A device's times are nanoseconds since an unknown moment. Every comparison of the device's clock
+//! A device's times are nanoseconds since an unknown moment. A comparison of the device's clock
 //! with UTC bounds the difference of the two from both sides:
 //!
 //! | comparison | bounds of UTC − device |
@@ -8,15 +8,14 @@
 //! | the device's clock was read between two readings of UTC (`clGetDeviceAndHostTimer`, `cuptiGetTimestamp`) | before − device … after − device |
 //! | a command whose enqueueing call lasted from *a* to *b*, and which the device says was *queued* at *q* | *a* − *q* … *b* − *q* |
 //!
-//! The second comparison needs no function of the device's library, so it serves where the first
-//! one fails. Comparisons within one second (a window) tighten each other's bounds. Between two
-//! windows, the difference is interpolated, because clocks drift apart. The accuracy is half the
-//! distance that remains between the bounds.
+//! The second comparison needs no function of the device's library. Comparisons within one second
+//! (a window) tighten each other's bounds. Between two windows, the difference is interpolated,
+//! because clocks drift apart. The accuracy is half the distance that remains between the bounds.
 
-/// Nanoseconds of a device's clock within which comparisons tighten each other.
+/// Comparisons within this time of the device's clock tighten each other.
 const WINDOW_NS: u64 = 1_000_000_000;
 
-/// The largest number of windows that are kept, enough for a bit more than a day.
+/// The largest number of windows, enough for a bit more than a day.
 const MOST_ANCHORS: usize = 100_000;
 
 /// The bounds of UTC − device at one moment, in ns.
@@ -36,18 +35,18 @@ impl Anchor {
 /// The clock of one device.
 #[derive(Debug, Default)]
 pub struct Clock {
-    /// The anchors in the order of the device's time.
+    /// In the order of the device's time.
     anchors: Vec<Anchor>,
 }
 
 impl Clock {
-    /// Adds a comparison: the device's clock showed `device_ns` at some moment between `before_ns`
-    /// and `after_ns` UTC.
+    /// Adds a comparison: the device's clock showed `device_ns` between `before_ns` and `after_ns`
+    /// UTC.
     pub fn compare(&mut self, device_ns: u64, before_ns: i64, after_ns: i64) {
         let bound = |utc_ns: i64| utc_ns.wrapping_sub(device_ns as i64);
         let (low, high) = (bound(before_ns), bound(after_ns));
         if high < low {
-            // The system's clock was set back in between.
+            // The system's clock was set back.
             return;
         }
         let index = self.anchors.partition_point(|anchor| anchor.device_ns <= device_ns);
@@ -63,14 +62,12 @@ impl Clock {
         }
     }
 
-    /// Returns whether the clocks were not compared yet, or whether `device_ns` is at least a
-    /// second after the start of the last window.
+    /// Returns whether another comparison would not fall into the last window.
     pub fn is_due(&self, device_ns: u64) -> bool {
         self.anchors.last().is_none_or(|last| device_ns.saturating_sub(last.device_ns) >= WINDOW_NS)
     }
 
-    /// Returns the number of ns to add to `device_ns` to get UTC, or `None` if the clocks were
-    /// never compared.
+    /// Returns the number of ns to add to `device_ns` to get UTC, or `None` without a comparison.
     pub fn offset(&self, device_ns: u64) -> Option<i64> {
         let index = self.anchors.partition_point(|anchor| anchor.device_ns <= device_ns);
         let after = self.anchors.get(index);
@@ -86,7 +83,7 @@ impl Clock {
         })
     }
 
-    /// Returns the largest error of the difference at the moments of comparison, in ns.
+    /// Returns the largest error at the moments of comparison, in ns.
     pub fn accuracy_ns(&self) -> Option<u64> {
         self.anchors.iter().map(|anchor| (anchor.high - anchor.low) as u64 / 2).max()
     }
@@ -100,11 +97,10 @@ mod tests {
     fn bounds_tighten_each_other() {
         let mut clock = Clock::default();
         assert_eq!((clock.offset(5), clock.accuracy_ns()), (None, None));
-        // 1000 from 5000 to 5400: the difference is 4000 to 4400.
+        // The difference is 4000 to 4400.
         clock.compare(1_000, 5_000, 5_400);
         assert_eq!((clock.offset(1_000), clock.accuracy_ns()), (Some(4_200), Some(200)));
-        // 2000 from 6300 to 6500: the difference is 4300 to 4500, and with both comparisons 4300 to
-        // 4400.
+        // The difference is 4300 to 4500, and with both comparisons 4300 to 4400.
         clock.compare(2_000, 6_300, 6_500);
         assert_eq!((clock.offset(7), clock.accuracy_ns()), (Some(4_350), Some(50)));
     }
@@ -113,7 +109,7 @@ mod tests {
     fn drift_is_followed() {
         let mut clock = Clock::default();
         clock.compare(0, 100, 100);
-        // Ten seconds later, UTC is 5 ms ahead. In between, the offset is interpolated.
+        // Ten seconds later, UTC is 5 ms ahead.
         clock.compare(10_000_000_000, 10_005_000_100, 10_005_000_100);
         assert_eq!(clock.offset(5_000_000_000), Some(2_500_100));
         assert_eq!(clock.offset(20_000_000_000), Some(5_000_100), "after the last it stays");
@@ -123,15 +119,13 @@ mod tests {
     fn clocks_that_were_set_do_not_break_it() {
         let mut clock = Clock::default();
         clock.compare(1_000, 5_000, 5_100);
-        // UTC jumped by an hour within the same second of the device, so this comparison is not
-        // joined with the first one.
+        // UTC jumped by an hour, so this comparison is not joined with the first one.
         clock.compare(2_000, 3_600_000_006_000, 3_600_000_006_100);
         assert_eq!(clock.offset(1_000), Some(4_050));
         assert_eq!(clock.offset(2_000), Some(3_600_000_004_050));
         clock.compare(3_000, 9_000, 8_000);
         assert_eq!(clock.anchors.len(), 2, "a reading that ended before it began is left out");
-        // The device's time is before all comparisons, and the numbers are at the ends of their
-        // range.
+        // A time before all comparisons, and numbers at the ends of their range.
         clock.compare(0, 1, 2);
         assert_eq!(clock.offset(0), Some(1));
         assert!(clock.offset(u64::MAX).is_some());

@@ -1,5 +1,5 @@
-//! The C functions behind [`crate::export_plugin!`]. They call the functions of [`Profiler`] and
-//! [`crate::Session`]. They catch a panic in the plugin, and the call then returns an error.
+//! The C functions behind [`crate::export_plugin!`]. A panic in the plugin becomes an error of the
+//! call.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,8 +28,7 @@ fn extended<P: Profiler>() -> &'static Extended {
     })
 }
 
-/// Runs `call`, a function of the plugin. If it returns an error or panics, `run` logs this for the
-/// user and returns -1.
+/// Runs a function of the plugin. An error or panic is logged for the user, and becomes -1.
 fn run(what: &str, call: impl FnOnce() -> Result<(), Error>) -> c_int {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => DONE,
@@ -43,7 +42,7 @@ fn run(what: &str, call: impl FnOnce() -> Result<(), Error>) -> c_int {
                 .map(|text| (*text).to_owned())
                 .or_else(|| panic.downcast_ref::<String>().cloned());
             say(&format!("{what}: panicked: {}", text.unwrap_or_default()));
-            // The payload of the panic is leaked, because dropping it could panic again.
+            // The payload is leaked, because dropping it could panic again.
             std::mem::forget(panic);
             FAILED
         }
@@ -60,7 +59,7 @@ pub enum Level {
     Error = 4,
 }
 
-/// Asks the host to take events of this session now, and returns whether the host did.
+/// Asks the host to take events of this session now, and returns whether it did.
 pub(crate) fn request_flush(session: *mut c_void) -> bool {
     let host = EXTENDED.get().and_then(|extended| extended.host);
     let Some((host, request)) = host.and_then(|host| host.request_flush.map(|r| (host, r))) else {
@@ -86,8 +85,7 @@ pub fn log(level: Level, text: &str) {
     }
 }
 
-/// Returns the host's struct at `$pointer`, or fails if it is null or has fewer than `$least`
-/// bytes.
+/// Returns the host's struct, or fails if it is null or has fewer than `$least` bytes.
 macro_rules! argument {
     ($pointer:expr, $least:expr) => {{
         let pointer = $pointer;
@@ -124,8 +122,7 @@ unsafe extern "C" fn create<P: Profiler>(arguments: *mut CreateParams) -> c_int 
     })
 }
 
-/// Returns the kind that a host means by this number: a kind that the plugin declared, or a
-/// published kind.
+/// Returns the kind that a host means by this number.
 fn kind_of<P: Profiler>(number: u32) -> Kind {
     let extended = extended::<P>();
     match extended.own.iter().position(|own| *own == number && extended.host.is_some()) {
@@ -184,7 +181,6 @@ unsafe extern "C" fn query<P: Profiler>(arguments: *mut QueryParams) -> c_int {
     DONE
 }
 
-/// Returns the session that a handle stands for, or `None` if the handle is null.
 fn session<'a, P: Profiler>(handle: *mut c_void) -> Option<&'a P::Session> {
     // SAFETY: `create` made the session, and `destroy` has not taken it yet. Sessions may be shared
     // between threads.
@@ -305,8 +301,7 @@ pub unsafe fn register<P: Profiler>(registry: *const Registry) -> c_int {
     unsafe { register(registry.handle, &interface) }
 }
 
-/// Held while a host extends the plugin. A host extends a plugin once, but two hosts may load one
-/// file.
+/// Held while a host extends the plugin, because two hosts may load one file.
 static EXTENDING: Mutex<()> = Mutex::new(());
 
 /// Implements the body of `CounterpointPlugin_extend`.
@@ -333,7 +328,7 @@ pub unsafe fn extend<P: Profiler>(host: *const Host, extension: *mut Extension) 
         .map(|(number, (_, base))| number.unwrap_or(base.number()))
         .collect();
     if EXTENDED.set(Extended { host: Some(host), own }).is_err() {
-        // Another host was first, so its numbers stay.
+        // Another host was first, and its numbers stay.
         return FAILED;
     }
     extension.configure = Some(configure::<P>);

@@ -1,16 +1,16 @@
-//! Stores what a plugin knows about the host that loaded it.
+//! What a plugin knows about its host.
 
 use abi::kineto::Host;
 
 use crate::kind::Kind;
 
-/// The facts about the host. All sessions in the shared object share them.
+/// All sessions in the shared object share these facts.
 #[derive(Debug, Default)]
 pub(crate) struct Extended {
     /// The host, if it has Counterpoint's extension.
     pub host: Option<Host>,
-    /// The host's numbers for the plugin's own kinds, or the numbers of the published kinds that
-    /// are most like them.
+    /// The numbers for the plugin's own kinds: the host's, or those of the published kinds that are
+    /// most like them.
     pub own: Vec<u32>,
 }
 
@@ -29,7 +29,7 @@ impl Extended {
     }
 }
 
-/// Copies a host of any version. Fields that the host does not have are null in the copy.
+/// Copies a host of any version. Fields that it does not have are null.
 ///
 /// # Safety
 /// `host` must point to as many bytes as its `size` says, at least [`Host::FIRST_SIZE`].

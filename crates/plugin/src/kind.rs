@@ -2,13 +2,12 @@
 
 use std::fmt;
 
-/// A kind of events: a published kind, or a kind that the plugin declared
-/// ([`crate::Profiler::OWN_KINDS`]).
+/// A kind of events: published, or declared by the plugin ([`crate::Profiler::OWN_KINDS`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind(u32);
 
-/// The bit that marks a kind that the plugin declared. Inside the plugin, such a kind has an index
-/// instead of the host's number, because the host gives it a number only when it loads the plugin.
+/// Marks a kind that the plugin declared. It has an index instead of the host's number, because the
+/// host gives the number only when it loads the plugin.
 const OWN: u32 = 1 << 31;
 
 macro_rules! kinds {
@@ -34,8 +33,8 @@ kinds! {
     KERNEL 6;
     /// An entry that joins an id with the id of an op.
     EXTERNAL_CORRELATION 7;
-    /// A call of a runtime library, on the CPU. The published name mentions one vendor's library,
-    /// but the meaning is general.
+    /// A call of a runtime library, on the CPU. The published name mentions one vendor, but the
+    /// meaning is general.
     RUNTIME 8;
     /// A call of a driver, on the CPU.
     DRIVER 9;
@@ -65,7 +64,7 @@ impl Kind {
         Self(OWN | index as u32)
     }
 
-    /// Returns the published kind with this number, or the kind to which a host gave this number.
+    /// Returns the kind with this number: a published one, or one that a host has given.
     pub const fn from_number(number: u32) -> Self {
         Self(number)
     }

@@ -1,6 +1,5 @@
-//! An SDK for writing a profiler plugin in safe Rust. `counterpoint run --plugin`, `counterpoint
-//! plugin run`, and every other host of Kineto's plugin interface can load the resulting shared
-//! object.
+//! An SDK for writing a profiler plugin in safe Rust. Hosts of Kineto's plugin interface can load
+//! the resulting shared object, such as `counterpoint run --plugin`.
 //!
 //! ```
 //! use plugin::{Error, Event, Kind, Profiler, Session, Trace};
@@ -41,8 +40,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! In `Cargo.toml`: `crate-type = ["cdylib"]`, and `panic = "unwind"`, which is the default: a panic
-//! in a plugin becomes an error of that call and never leaves the shared object.
+//! In `Cargo.toml`: `crate-type = ["cdylib"]`, and the default `panic = "unwind"`, so that a panic
+//! in a plugin becomes an error of the call.
 //!
 //! | module | what |
 //! |---|---|
@@ -70,7 +69,7 @@ pub use export::{Level, log};
 pub use kind::Kind;
 pub use trace::{Event, EventInTrace, Missing, Trace, Value};
 
-/// The reason why a call of a plugin failed. The host logs the text, if it can.
+/// Why a call of a plugin failed. The host logs the text, if it can.
 #[derive(Debug)]
 pub struct Error(pub String);
 
@@ -94,23 +93,22 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// Lets a thread of the plugin hand over events as soon as they exist, so that the host keeps them
-/// whatever happens to the process. Make a value in `start`, for a thread that ends in `stop`.
+/// Lets a thread of the plugin hand over events as soon as they exist, so that they are kept if the
+/// process crashes. Make a value in `start`, for a thread that ends in `stop`.
 #[derive(Clone, Copy, Debug)]
 pub struct FlushRequests {
-    /// The session's address, by which the host identifies it.
+    /// The session's address, by which the host knows it.
     session: usize,
 }
 
 impl FlushRequests {
-    /// Makes requests for this session, which must be the one whose function the host is calling.
+    /// Makes requests for this session. The host must be in a call of one of its functions.
     pub fn of<S: Session>(session: &S) -> Self {
         Self { session: std::ptr::from_ref(session) as usize }
     }
 
     /// Makes the host call [`Session::flush`] on this thread before this function returns. Do not
-    /// hold a lock that `flush` or `stop` takes. Returns false if the host cannot take events now,
-    /// or takes them only at the end.
+    /// hold a lock that `flush` or `stop` takes. Returns false if the host takes no events now.
     pub fn flush_now(self) -> bool {
         export::request_flush(self.session as *mut std::ffi::c_void)
     }
@@ -120,12 +118,12 @@ impl FlushRequests {
 pub trait Profiler: 'static {
     /// The name that the user sees, of which 31 bytes are used.
     const NAME: &'static str;
-    /// The kinds of events that the profiler can record, up to 24. Hosts start a profiler only if
-    /// the user asked for one of these kinds. PyTorch always asks for [`Kind::CPU_OP`] and
+    /// The kinds of events that the profiler can record, up to 24. Hosts start a profiler if the
+    /// user asked for one of these kinds. PyTorch asks for [`Kind::CPU_OP`] and
     /// [`Kind::PRIVATEUSE1_RUNTIME`] among others, but not for kernels and counters.
     const KINDS: &'static [Kind];
-    /// Names of further kinds that the profiler declares, each with the published kind that is most
-    /// like it. A host without Counterpoint's extension sees events of the published kind.
+    /// Further kinds that the profiler declares, each with the published kind that is most like it.
+    /// A host without Counterpoint's extension sees the published kind.
     const OWN_KINDS: &'static [(&'static str, Kind)] = &[];
     /// The type of one recording.
     type Session: Session;
@@ -139,41 +137,38 @@ pub trait Profiler: 'static {
 
 /// One recording. Dropping it ends it.
 ///
-/// The host calls `start`, `stop`, `process`, `configure`, `toggle` and `flush` one at a time. It
-/// may call the functions for correlation ids on any thread at any time, also on several threads at
-/// once.
+/// The host calls `start`, `stop`, `process`, `configure`, `toggle` and `flush` one at a time. Any
+/// thread may call the functions for correlation ids at any time, also several threads at once.
 pub trait Session: Send + Sync + 'static {
-    /// Starts to collect events.
+    /// Starts to collect.
     ///
     /// # Errors
     /// The host logs the error, and the recording continues.
     fn start(&self) -> Result<(), Error>;
 
-    /// Stops collecting events.
+    /// Stops collecting.
     ///
     /// # Errors
     /// The host logs the error, and the recording continues.
     fn stop(&self) -> Result<(), Error>;
 
-    /// Hands over the events. The host calls this once, after `stop` and on the thread that called
-    /// `stop`.
+    /// Hands over the events. The host calls this once, after `stop` and on the same thread.
     ///
     /// # Errors
     /// The host logs the error, and keeps what was handed over before.
     fn process(&self, trace: &mut Trace<'_>) -> Result<(), Error>;
 
-    /// The host calls this when an op begins on the calling thread. Work that the op launches
-    /// belongs to this id.
+    /// An op begins on the calling thread. Work that it launches belongs to this id.
     fn push_correlation(&self, _id: u64) {}
-    /// The host calls this when the op ends whose id was pushed last on the calling thread.
+    /// The op ends whose id was pushed last on the calling thread.
     fn pop_correlation(&self) {}
-    /// The host calls this when a range that the program marked begins on the calling thread.
+    /// A range that the program marked begins on the calling thread.
     fn push_user_correlation(&self, _id: u64) {}
-    /// The host calls this when the range ends whose id was pushed last on the calling thread.
+    /// The range ends whose id was pushed last on the calling thread.
     fn pop_user_correlation(&self) {}
 
-    /// Receives the user's settings for plugins before `start`. Only hosts with Counterpoint's
-    /// extension call this.
+    /// Receives the user's settings before `start`. Hosts without Counterpoint's extension do not
+    /// call this.
     ///
     /// # Errors
     /// The host logs the error, and the recording continues.
@@ -181,8 +176,8 @@ pub trait Session: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Collects nothing until the next call (`false`), or continues (`true`). Only hosts with
-    /// Counterpoint's extension call this.
+    /// Pauses collecting (`false`) or continues it (`true`). Hosts without Counterpoint's extension
+    /// do not call this.
     ///
     /// # Errors
     /// The host logs the error, and the recording continues.
@@ -190,8 +185,8 @@ pub trait Session: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Hands over the events that are complete, while the recording continues. Only hosts with
-    /// Counterpoint's extension call this.
+    /// Hands over the complete events, while the recording continues. Hosts without Counterpoint's
+    /// extension do not call this.
     ///
     /// # Errors
     /// The host logs the error, and keeps what was handed over before.
@@ -211,8 +206,8 @@ pub struct Configuration<'a> {
     pub max_buffer_bytes: Option<u64>,
 }
 
-/// Makes the shared object a plugin: exports `KinetoPlugin_register` and `CounterpointPlugin_extend`
-/// for one type that implements [`Profiler`].
+/// Makes the shared object a plugin: exports its two functions for a type that implements
+/// [`Profiler`].
 #[macro_export]
 macro_rules! export_plugin {
     ($profiler:ty) => {

@@ -1,9 +1,9 @@
-//! Keeps the program's signals away from threads of a plugin, which must not handle them.
+//! Keeps the program's signals away from a plugin's threads.
 
 /// Blocks the program's signals on this thread until this value is dropped. Make a value before you
-/// start a thread, and drop it afterwards, because a new thread inherits the blocked signals.
-/// Signals that a thread's own instructions cause are not blocked. Signals that glibc uses itself
-/// are not blocked either. For example, `setuid` sends such a signal to each thread.
+/// start a thread, and drop it afterwards: a new thread inherits the blocked signals. Not blocked
+/// are signals of a thread's own faults, and those that glibc itself sends to threads (for
+/// `setuid`).
 #[derive(Debug)]
 pub struct Blocked {
     before: libc::sigset_t,

@@ -13,7 +13,7 @@ use abi::kineto::{
 use crate::extended::Extended;
 use crate::kind::Kind;
 
-/// An event that a plugin makes for [`Trace::event`]. Times are ns since 1970 UTC.
+/// An event for [`Trace::event`]. Times are ns since 1970 UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     kind: Kind,
@@ -23,8 +23,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Makes an event of this kind from `start_ns` to `end_ns`. For a moment (an event without a
-    /// duration), both times are the same.
+    /// Makes an event from `start_ns` to `end_ns`. For a moment, both are the same.
     pub fn new(kind: Kind, start_ns: i64, end_ns: i64) -> Self {
         let raw = ProfileEvent { size: ProfileEvent::SIZE, start_ns, end_ns, ..Default::default() };
         Self { kind, raw, stream: false, correlation: false }
@@ -37,8 +36,8 @@ impl Event {
         self
     }
 
-    /// Puts the event on this stream or queue of the device. This also adds the argument `stream`,
-    /// by which tools distinguish work of a device from work of the CPU.
+    /// Puts the event on this stream or queue of the device. Also adds the argument `stream`, by
+    /// which tools know work of a device.
     #[must_use]
     pub fn stream(mut self, stream: i32) -> Self {
         self.raw.resource = stream;
@@ -47,7 +46,7 @@ impl Event {
     }
 
     /// Puts the event on this row of the device, which is not a stream. [`Trace::resource`] names
-    /// the row.
+    /// it.
     #[must_use]
     pub fn row(mut self, row: i32) -> Self {
         self.raw.resource = row;
@@ -62,9 +61,8 @@ impl Event {
         self
     }
 
-    /// Joins a launch with the work that it launched: give both events the same number. Also adds
-    /// the argument `correlation`. Hosts of Kineto keep 32 bits, so use numbers from 0 to
-    /// 2,147,483,647.
+    /// Joins a launch with its work: give both events the same number. Also adds the argument
+    /// `correlation`. Use numbers from 0 to 2,147,483,647, because hosts of Kineto keep 32 bits.
     #[must_use]
     pub fn correlation(mut self, id: i64) -> Self {
         self.raw.id = id;
@@ -80,7 +78,7 @@ pub enum Value<'a> {
     Int(i64),
     /// An unsigned whole number.
     Unsigned(u64),
-    /// A number. If it is infinite or not a number, its name is written as a text.
+    /// A number. If it is not finite, its name is written as a text.
     Float(f64),
     /// Yes or no.
     Bool(bool),
@@ -140,8 +138,7 @@ impl Value<'_> {
     }
 }
 
-/// Writes a text as JSON in ASCII, because Kineto's own writer replaces names that contain other
-/// bytes.
+/// Writes a text as JSON in ASCII. Kineto's own writer replaces names with other bytes.
 fn write_text(json: &mut String, text: &str) -> std::fmt::Result {
     json.push('"');
     for c in text.chars() {
@@ -160,19 +157,19 @@ fn write_text(json: &mut String, text: &str) -> std::fmt::Result {
     Ok(())
 }
 
-/// The reasons why events can be missing although a plugin works as it should.
+/// Why events can be missing although a plugin works as it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Missing {
     /// Events that did not fit into the memory that the plugin may use.
     Overflow = MISSING_OVERFLOW,
-    /// Commands that a program gave to a device and that have no times.
+    /// Commands of a device that have no times.
     Times = MISSING_TIMES,
-    /// Kernels or ops whose counters were asked for and could not be read.
+    /// Kernels or ops whose counters could not be read.
     Counters = MISSING_COUNTERS,
 }
 
-/// Receives a recording's events on behalf of the host. It is valid during one call of the plugin.
+/// Receives a recording's events during one call of the plugin.
 #[derive(Debug)]
 pub struct Trace<'t> {
     builder: TraceBuilder,
@@ -193,7 +190,7 @@ impl<'t> Trace<'t> {
         Self { builder, extended, failed: 0, _valid: PhantomData }
     }
 
-    /// Returns how many of this trace's calls the host has declined, or had no function for.
+    /// Returns how many calls of this trace the host has declined, or had no function for.
     pub fn declined(&self) -> u64 {
         self.failed
     }
@@ -202,7 +199,7 @@ impl<'t> Trace<'t> {
         self.failed += u64::from(code != Some(0));
     }
 
-    /// Adds an event. Use the functions of the result to add a name, arguments and arrows to it.
+    /// Adds an event. The result adds a name, arguments and arrows to it.
     pub fn event(&mut self, event: &Event) -> EventInTrace<'_, 't> {
         let mut raw = event.raw;
         raw.event_type = self.extended.number(event.kind);
@@ -257,8 +254,8 @@ impl<'t> Trace<'t> {
             .arg(&series, value);
     }
 
-    /// Tells the host that this many events are missing, although nothing went wrong in the plugin.
-    /// Returns whether the host counts them; if it does not, the plugin should return an error.
+    /// Tells the host that this many events are missing. If it returns false, the host does not
+    /// count them, and the plugin should return an error.
     pub fn missing(&mut self, what: Missing, count: u64) -> bool {
         let add = self.extended.host.and_then(|host| host.add_missing);
         // SAFETY: `add` is the host's function and gets the host's handle and two numbers.
@@ -281,8 +278,8 @@ impl<'t> Trace<'t> {
         self.note(code);
     }
 
-    /// Describes a stream of a device, or a thread of a process. A resource with a lower `order` is
-    /// shown higher up.
+    /// Describes a stream of a device, or a thread of a process. A lower `order` is shown higher
+    /// up.
     pub fn resource(&mut self, device: i32, resource: i32, order: i32, name: &str) {
         let name = c_text(name);
         let raw = ProfileResourceInfo {
@@ -298,7 +295,7 @@ impl<'t> Trace<'t> {
         self.note(code);
     }
 
-    /// Names a thread of the program. A host without Counterpoint's extension gets a row for it.
+    /// Names a thread of the program. A host without Counterpoint's extension gets a row instead.
     pub fn thread_name(&mut self, process: i32, thread: i32, name: &str) {
         let Some(set) = self.extended.host.and_then(|host| host.set_thread_name) else {
             self.resource(process, thread, 0, name);
@@ -358,17 +355,17 @@ impl EventInTrace<'_, '_> {
         self
     }
 
-    /// Lets an arrow to the device begin at this event. `id` must not be 0.
+    /// An arrow to the device begins at this event. `id` must not be 0.
     pub fn launches(self, id: u32) -> Self {
         self.flow(FLOW_ASYNC_CPU_GPU, id, true)
     }
 
-    /// Lets an arrow from a launch end at this event.
+    /// An arrow from a launch ends at this event. `id` must not be 0.
     pub fn launched_by(self, id: u32) -> Self {
         self.flow(FLOW_ASYNC_CPU_GPU, id, false)
     }
 
-    /// Lets an arrow from the forward to the backward pass begin (`true`) or end at this event.
+    /// An arrow from the forward to the backward pass begins (`true`) or ends at this event.
     pub fn forward_backward(self, id: u32, is_start: bool) -> Self {
         self.flow(FLOW_FWD_BWD, id, is_start)
     }
@@ -380,7 +377,7 @@ mod tests {
 
     #[test]
     fn values_are_json_in_ascii() {
-        // The expected texts follow RFC 8259, section 7.
+        // See RFC 8259, section 7.
         for (value, json) in [
             (Value::from(-3_i64), "-3"),
             (Value::from(u64::MAX), "18446744073709551615"),

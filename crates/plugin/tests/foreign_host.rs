@@ -1,12 +1,12 @@
-//! Runs a plugin made with the SDK in a host in C that shares no code with Counterpoint
-//! (`tests/programs/plugins/host.c`), once without and once with our extension.
+//! Runs a plugin of the SDK in a host in C that shares no code with Counterpoint
+//! (`tests/programs/plugins/host.c`), with and without our extension.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use testkit::{Scratch, c};
 
-/// Returns the path of the plugin `examples/every_call.rs`, which Cargo builds with the tests.
+/// Cargo builds the example with the tests.
 fn every_call() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     let profile = test.parent().and_then(Path::parent).expect("target/debug/deps/…");
@@ -34,8 +34,7 @@ fn a_plain_host_gets_everything_that_it_can_hold() {
     let recording = include_str!("foreign_host.txt");
     let head = "null registry -1\nregistered 88 bytes\nregister 0\nprofilerQuery 0\n\
                 name every call\ntypes 23 6 22\n";
-    // The plugin declares the kind `tile`. This host has no extension and knows tiles only as
-    // kernels, so no type of their own is in the list.
+    // This host has no extension and sees the plugin's own kind `tile` as kernels.
     assert_eq!(printed, format!("{head}{recording}{recording}"));
 }
 

@@ -1,8 +1,7 @@
-//! Tests random sequences of calls through the plugin interface: a plugin never harms our host, and
-//! a host never harms a plugin of the SDK. `COUNTERPOINT_MUTANTS` is the number of rounds, and
-//! `COUNTERPOINT_SEED` is the number of the first one: `COUNTERPOINT_MUTANTS=1000000 cargo test
-//! --release -p counterpoint-plugin --test fuzzed`. `fuzz/fuzz_targets/plugin_calls.rs` does the
-//! same with a fuzzer.
+//! Tests random calls through the plugin interface, with a hostile plugin and with a hostile host.
+//! For more rounds: `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p counterpoint-plugin
+//! --test fuzzed`. `COUNTERPOINT_SEED` is the number of the first round.
+//! `fuzz/fuzz_targets/plugin_calls.rs` does the same with a fuzzer.
 
 #[path = "support/calls.rs"]
 mod calls;
@@ -23,8 +22,8 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs `round` for consecutive seeds. If a round fails, its seed is printed, with which the round
-/// can be repeated.
+/// Runs `round` for consecutive seeds. The seed of a round that fails is printed, so that it can be
+/// repeated.
 fn rounds(round: impl Fn(Box<dyn Choose>)) {
     let (count, first) = (
         variable("COUNTERPOINT_MUTANTS").unwrap_or(3_000),
@@ -47,7 +46,7 @@ fn our_host_keeps_what_a_hostile_plugin_gives() {
 
 #[test]
 fn a_plugin_of_the_sdk_survives_a_hostile_host() {
-    // The SDK catches the panics that the plugin makes on purpose, so their messages are not shown.
+    // Messages of the panics that the plugin makes on purpose are not shown.
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let is_ours =

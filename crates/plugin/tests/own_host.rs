@@ -1,5 +1,4 @@
-//! Runs a plugin made with the SDK in Counterpoint's own host. The plugin logs its failures for the
-//! user, and no panic leaves the plugin.
+//! Runs a plugin of the SDK in Counterpoint's own host.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -16,7 +15,6 @@ fn every_call() -> PathBuf {
         .join("examples/libevery_call.so")
 }
 
-/// A sink that counts what it receives.
 #[derive(Default)]
 struct Seen {
     events: Vec<u32>,
@@ -75,6 +73,6 @@ fn panics_and_errors_stay_in_the_call() {
         assert_eq!(after - before, u64::from(said.is_some()), "{configuration:?}");
         assert_eq!(SAID.lock().expect("not poisoned").first().map(String::as_str), said);
     }
-    // The plugin does not support type 1, so the host creates no recording.
+    // The plugin does not support type 1.
     assert!(profiler.create(&Setup { types: &[1], ..Setup::default() }).is_none());
 }

@@ -1,6 +1,6 @@
-//! Stores activities: the complete content of an imported trace, event by event. Reports compute
-//! times from the calls in pages. Activities are used to write the trace again, and to find the op
-//! that launched work on a device ([`crate::launches`]).
+//! Stores activities: the content of an imported trace, event by event. They are used to write the
+//! trace again, and to find the op that launched work on a device ([`crate::launches`]). Reports
+//! compute times from the calls in pages instead.
 //!
 //! ```text
 //!  x.cpt/activities/NAME/names.arrows    a row per text that names something: number, text
@@ -9,10 +9,10 @@
 //!                        document.json   what the trace contains besides its events
 //! ```
 //!
-//! All files except the last one are streams ([`crate::stream`]). The writer stores a name or row
-//! in its file before the first event that refers to it. Ids (of processes, threads, flows) are
-//! stored as JSON, because traces use both numbers and strings. `args` and `more` are JSON objects,
-//! with exactly the text that they have in the trace.
+//! All files except the last one are streams ([`crate::stream`]). A name or row is stored before
+//! the first event that refers to it. Ids (of processes, threads, flows) are stored as JSON,
+//! because traces use both numbers and strings. `args` and `more` are JSON objects with the text of
+//! the trace.
 //!
 //! Memory use: one batch of events, and each name and row once.
 
@@ -30,7 +30,7 @@ pub use writer::{ActivitiesWriter, NameId, RowId};
 pub const ACTIVITIES_NAME: &str = "activities";
 /// Maximum number of events in a batch.
 pub const BATCH_ROWS: usize = 16_384;
-/// The writer also writes a batch when its strings have this many bytes in total.
+/// The writer also ends a batch when its strings have this many bytes in total.
 const BATCH_TEXT: usize = 8 << 20;
 
 const NAMES_NAME: &str = "names.arrows";
@@ -41,25 +41,24 @@ const DOCUMENT_NAME: &str = "document.json";
 /// One event of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Activity<'a> {
-    /// Chrome's letter for the form of the event: `X` for a slice, `B` and `E` for the ends of a
-    /// slice, `i` for an instant, `C` for a counter, `M` for the name of a row, and `s`, `t` and
-    /// `f` for a flow. Other letters are kept unchanged. 0 if the event has no letter.
+    /// Chrome's letter for the form of the event, such as `X` for a slice, `i` for an instant or
+    /// `C` for a counter. 0 if the event has none.
     pub form: u8,
     /// Name of the event.
     pub name: Option<NameId>,
-    /// The kind of activity, with the spelling of the trace.
+    /// The kind of activity, as spelled in the trace.
     pub category: Option<NameId>,
-    /// The row of the timeline that the activity is on.
+    /// The activity's row of the timeline.
     pub row: RowId,
-    /// Start of the activity, in ns on the clock of the trace.
+    /// Start in ns on the clock of the trace.
     pub time_ns: Option<i64>,
-    /// Duration of the activity, in ns.
+    /// Duration in ns.
     pub duration_ns: Option<i64>,
     /// The id of the activity or of its flow, as JSON.
     pub id: Option<&'a str>,
-    /// The activity's arguments, as a JSON object.
+    /// The arguments, as a JSON object.
     pub args: Option<&'a str>,
-    /// All other keys of the event, as a JSON object.
+    /// The other keys of the event, as a JSON object.
     pub more: Option<&'a str>,
 }
 

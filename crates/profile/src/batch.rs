@@ -1,5 +1,5 @@
-//! Returns calls as Arrow record batches. `counterpoint export` makes its files of calls from these
-//! batches. `docs/schema.md` describes the columns.
+//! Calls as Arrow record batches, from which `counterpoint export` makes files. `docs/schema.md`
+//! describes the columns.
 
 mod dispatches;
 mod drawn;
@@ -26,18 +26,17 @@ use crate::ledger::{LossCount, merge_losses};
 use crate::profile::Profile;
 use crate::visit::{PageDecoder, PageKey};
 
-/// A batch ends after the page with which its number of rows reaches this number.
+/// A batch ends after the page with which it gets this many rows.
 const BATCH_ROWS: usize = 65_536;
 
-/// Computes a metric of one call from the call's duration in ns and the value of the metric's first
-/// counter. Such a function replaces the metric's expression.
+/// Computes a metric of one call, instead of the metric's expression. The arguments are the call's
+/// duration in ns and the value of the metric's first counter.
 pub type Correction<'a> = Box<dyn Fn(f64, f64) -> Option<f64> + 'a>;
 
-/// Returns whether to select the calls of an export. The arguments are the index of the process in
-/// the profile and the id of the export.
+/// Selects calls by the index of the process in the profile and the id of the export.
 pub type Chooser<'a> = Box<dyn Fn(usize, u32) -> bool + 'a>;
 
-/// Iterates over the calls of a profile in batches, ordered by process, thread and end.
+/// The calls of a profile in batches, ordered by process, thread and end.
 pub struct Batches<'a> {
     profile: &'a Profile,
     decoder: PageDecoder<'a>,
@@ -47,11 +46,11 @@ pub struct Batches<'a> {
     metrics: Vec<Bound>,
     corrections: Vec<Option<Correction<'a>>>,
     losses: Vec<LossCount>,
-    /// The numbers of dispatches; `None` in a profile without dispatches.
+    /// `None` in a profile without dispatches.
     dispatches: Option<Numbers<'a>>,
 }
 
-/// Returns the schema of the batches of this profile, without metrics.
+/// Returns the schema of the batches, without metrics.
 pub fn schema(profile: &Profile) -> SchemaRef {
     let text = || DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
     let mut fields = vec![
@@ -105,7 +104,7 @@ pub fn schema(profile: &Profile) -> SchemaRef {
 }
 
 impl Profile {
-    /// Returns the calls of this profile in batches: all calls, or the calls that `choose` selects.
+    /// Returns the calls of this profile, or those that `choose` selects, in batches.
     pub fn batches<'a>(&'a self, choose: Option<Chooser<'a>>) -> Batches<'a> {
         Batches {
             profile: self,
@@ -122,10 +121,9 @@ impl Profile {
 }
 
 impl<'a> Batches<'a> {
-    /// Adds a column at the end for each of these metrics, which must be bound to the counters of
-    /// the profile. The column contains the metric's value for each call. A value is null if one of
-    /// the metric's counters was not read or did not count all the time, or if the value is
-    /// undefined.
+    /// Adds a column at the end for each of these metrics, which must be bound to the profile's
+    /// counters. A value is null if a counter was not read or did not count all the time, or if the
+    /// value is undefined.
     pub fn with_metrics(mut self, metrics: Vec<Bound>) -> Self {
         let mut fields: Vec<_> = self.schema.fields().iter().cloned().collect();
         let column = |m: &Bound| Arc::new(Field::new(&m.name, DataType::Float64, true));
@@ -137,8 +135,8 @@ impl<'a> Batches<'a> {
 }
 
 impl<'a> Batches<'a> {
-    /// Computes some of the metrics by other functions. `corrections` has one entry for each
-    /// metric; `None` means that the metric's expression is used.
+    /// Computes some of the metrics by other functions. `corrections` has an entry for each metric;
+    /// `None` keeps the metric's expression.
     pub fn with_corrections(mut self, corrections: Vec<Option<Correction<'a>>>) -> Self {
         self.corrections = corrections;
         self
@@ -150,7 +148,7 @@ impl Batches<'_> {
         self.schema.clone()
     }
 
-    /// Returns the losses that were found inside of the pages that were decoded so far.
+    /// Returns the losses in the pages that were decoded so far.
     pub fn losses(&self) -> &[LossCount] {
         &self.losses
     }
@@ -186,7 +184,6 @@ impl Iterator for Batches<'_> {
     }
 }
 
-/// The columns of a batch that is being built.
 struct Rows {
     who: [UInt32Builder; 4],
     names: [StringDictionaryBuilder<Int32Type>; 3],
@@ -195,18 +192,17 @@ struct Rows {
     ticks: [UInt64Builder; 2],
     start_ns: Int64Builder,
     duration_ns: Float64Builder,
-    /// The pass of each call; `None` if the profile has no passes.
+    /// `None` if the profile has no passes.
     pass: Option<UInt32Builder>,
-    /// The ranks and machines of the calls; `None` if no rank is known and the profile is not
-    /// merged.
+    /// `None` if no rank is known and the profile is not merged.
     ranks: Option<RankRows>,
-    /// The dispatch of each call; `None` in a profile without dispatches.
+    /// `None` in a profile without dispatches.
     dispatch: Option<UInt64Builder>,
-    /// How each call was chosen by sampling; `None` without a budget.
+    /// `None` without a budget.
     drawn: Option<DrawnRows>,
     values: Vec<UInt64Builder>,
     times: Vec<[UInt64Builder; 2]>,
-    /// The columns of [`machines`]; `None` in a profile that has none of them.
+    /// `None` in a profile without these columns.
     machines: Option<MachineRows>,
     metrics: Vec<Float64Builder>,
 }
@@ -350,7 +346,6 @@ impl Rows {
     }
 }
 
-/// Computes the value of a metric for call `i`.
 fn of_call(
     metric: &Bound,
     correction: Option<&Correction<'_>>,
@@ -375,7 +370,7 @@ fn of_call(
     }
 }
 
-/// Returns the name that reports show for an export whose metadata is missing.
+/// Returns the name of an export whose metadata is missing.
 pub fn unknown_op(export: u32) -> String {
     format!("export {export} (name lost)")
 }

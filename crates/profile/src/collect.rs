@@ -1,4 +1,4 @@
-//! Collects a recording: moves the remaining content of the pool into the profile.
+//! Collects a recording: moves the rest of the pool into the profile.
 //!
 //! ```text
 //!  for each claimed page of a dead process, unless its part has it already: append it, sealed
@@ -6,21 +6,17 @@
 //!  nobody left to write?   manifest.pool_collected = true ─► delete the pool ─► manifest.pool = null
 //! ```
 //!
-//! If the recording is over and the pool contains no process, page, count or loss, the collector
-//! writes `manifest.pool = null` at once. This saves one replacement of the manifest. A replacement
-//! takes about half a millisecond on ext4, because ext4 begins to write the new file to the disk at
-//! once.
+//! If the recording is over and the pool is empty, the collector writes `manifest.pool = null` at
+//! once. This saves one replacement of the manifest, which takes about half a millisecond on ext4.
 //!
-//! All of this happens only if the profile belongs to the caller and the pool belongs to the
-//! profile ([`crate::pools`]). So a manifest that somebody else wrote has no effect outside of the
-//! profile.
+//! The collector refuses a pool that does not belong to the caller and to the profile
+//! ([`crate::pools`]). So a manifest that somebody else wrote has no effect outside of the profile.
 //!
-//! If a collector is killed at any point and another one runs later, nothing is lost: a collector
-//! deletes the pool last, and only after the manifest says that all data is in the profile. A kill
-//! can leave at most an empty pool that is never removed, which takes about 12 KiB of shared
+//! A collector may be killed at any point. The pool is deleted only after the manifest says that
+//! its data is in the profile. At most, an empty pool remains, which takes about 12 KiB of shared
 //! memory. Nothing is counted twice: part, thread and sequence number identify a page, and readers
-//! use only the longest complete copy of each page. For the same reason, two collectors at the same
-//! time do no harm. No collector ever truncates or rewrites a file of pages.
+//! use the longest complete copy. So two collectors at the same time do no harm. A collector does
+//! not truncate or rewrite a file of pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -41,13 +37,12 @@ use crate::scan::scan;
 /// When the pool may be deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Closing {
-    /// When the recording is over: the manifest says that it is finished, or the processes in
-    /// [`Manifest::watch`] are dead, and no process in the pool's process table is alive. A
-    /// recording that was prepared by `env` never ends by itself.
+    /// When the recording is over ([`is_over`]) and no process in the pool's process table is
+    /// alive.
     #[default]
     WhenOver,
-    /// As soon as no process in the pool's process table is alive. This is meant for callers that
-    /// know that no further process will be recorded.
+    /// As soon as no process in the pool's process table is alive. For callers that know that no
+    /// further process will be recorded.
     Now,
 }
 
@@ -71,8 +66,8 @@ pub enum PoolFate {
     Kept,
     /// Everything was collected, and the pool was deleted.
     Removed,
-    /// The file that the manifest names does not exist, for example after a reboot, because
-    /// `/dev/shm` was cleaned, or on another machine or in another container. Nothing was changed.
+    /// The file that the manifest names does not exist, for example after a reboot or on another
+    /// machine. Nothing was changed.
     Vanished(PathBuf),
     /// The file that the manifest names is not this profile's pool, or does not belong to the
     /// caller. The text is the reason. Nothing was changed.
@@ -80,9 +75,8 @@ pub enum PoolFate {
 }
 
 /// Returns whether the recording of this profile is over, as far as the manifest shows. A recording
-/// is over if the manifest says that it is finished, or if it has neither a pool nor passes. Any
-/// other recording, except one that was prepared by `env`, is also over if no process in
-/// [`Manifest::watch`] is alive. Processes in the pool's table are not taken into account.
+/// that `env` prepared does not end by itself. Processes in the pool's table are not taken into
+/// account.
 pub fn is_over(manifest: &Manifest) -> bool {
     if manifest.pool.is_none() && manifest.passes == 0 {
         return true;
@@ -100,17 +94,16 @@ pub fn is_over(manifest: &Manifest) -> bool {
     }
 }
 
-/// Moves the remaining content of the pool into the profile in `dir`. `run` calls this after it has
-/// written the manifest with [`State::Finished`].
+/// Moves the rest of the pool into the profile in `dir`. `run` first writes the manifest with
+/// [`State::Finished`].
 ///
 /// # Errors
-/// Fails if the manifest cannot be read, a file cannot be written, or the disk is full. Data that
-/// was already moved stays in the profile. The next call moves only the rest.
+/// Fails if the manifest cannot be read, a file cannot be written, or the disk is full. What was
+/// already moved stays in the profile, and the next call moves the rest.
 pub fn collect(dir: &Path, closing: Closing) -> Result<Collected> {
     let root = match Dir::open(dir) {
         Ok(root) => root,
-        // If the path is something else than a directory, reading the manifest gives a better error
-        // message.
+        // For a path that is no directory, reading the manifest gives a better error message.
         Err(e) => return Err(Manifest::read(dir).err().unwrap_or(e)),
     };
     let manifest = Manifest::read_in(&root)?;
@@ -118,7 +111,7 @@ pub fn collect(dir: &Path, closing: Closing) -> Result<Collected> {
 }
 
 /// Writes `manifest`, which must say that the recording is over, and collects the profile as
-/// [`collect`] does. If nothing is left in the pool, the manifest is written only once.
+/// [`collect`] does. If the pool is empty, the manifest is written once.
 ///
 /// # Errors
 /// Same as for [`collect`].
@@ -126,8 +119,7 @@ pub fn finish(dir: &Path, manifest: Manifest, closing: Closing) -> Result<Collec
     collect_known(&Dir::open(dir)?, manifest, closing, true)
 }
 
-/// Collects the profile that `manifest` describes. `is_new` is true if the manifest has not been
-/// written in this form.
+/// Collects the profile that `manifest` describes. `is_new`: the manifest must be written first.
 fn collect_known(
     root: &Dir,
     manifest: Manifest,
@@ -222,7 +214,7 @@ fn collect_one(
     remove(manifest, pages)
 }
 
-/// Collects each pass as a separate profile. A pass that did not begin has nothing to collect.
+/// Collects the passes as separate profiles.
 fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected> {
     let mut all = Collected { pages: 0, live: vec![], pool: PoolFate::AlreadyCollected };
     for number in 1..=passes {
@@ -230,7 +222,7 @@ fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected
             let manifest = Manifest::read_in(&pass)?;
             collect_one(&pass, manifest, closing, false)
         }) {
-            // When somebody opens the profile, a refused pass is counted as a loss.
+            // A refused pass is counted as a loss when the profile is opened.
             Err(e) if is_not_begun(&e) || e.is_refused() => break,
             other => other?,
         };
@@ -249,9 +241,9 @@ fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected
     Ok(all)
 }
 
-/// Returns whether the pool of the profile in `dir` exists, belongs to the caller and names this
-/// very directory as its profile. Only the caller can have made such a profile. Without this check,
-/// the directory could have been unpacked from any archive, which may even contain a pool.
+/// Returns whether the profile's pool exists, belongs to the caller and names this directory as its
+/// profile. Only the caller can have made such a profile. A directory from an archive may contain a
+/// pool, but the pool does not name it.
 pub fn has_own_pool(dir: &Path) -> Result<bool> {
     let root = Dir::open(dir)?;
     let manifest = Manifest::read_in(&root)?;
@@ -261,9 +253,9 @@ pub fn has_own_pool(dir: &Path) -> Result<bool> {
     }))
 }
 
-/// Returns whether the caller may change the profile in `dir`. The profile's pool must belong to
-/// the caller and to this profile; if the pool does not exist or cannot be read, the directory must
-/// belong to the caller.
+/// Returns whether the caller may change the profile in `dir`: its pool must belong to the caller
+/// and to this profile. If the pool does not exist or cannot be read, the directory must belong to
+/// the caller.
 pub fn is_own(dir: &Path) -> Result<bool> {
     let root = Dir::open(dir)?;
     let manifest = Manifest::read_in(&root)?;
@@ -274,9 +266,8 @@ pub fn is_own(dir: &Path) -> Result<bool> {
     })
 }
 
-/// Deletes the pool of the profile in `dir` and its content, if the pool belongs to the caller and
-/// to this profile. This is meant for callers that have read what they need and delete the profile
-/// next.
+/// Deletes the pool of the profile in `dir` with its content, if it belongs to the caller and to
+/// this profile.
 ///
 /// # Errors
 /// Fails if the manifest cannot be read or the pool cannot be deleted.
@@ -292,9 +283,8 @@ pub fn discard_pool(dir: &Path) -> Result<()> {
     }
 }
 
-/// Appends the loop counts of dead processes. If an earlier collector was killed while it appended
-/// them, counts that a part already contains are appended again. This does no harm, because readers
-/// use each row once.
+/// Appends the loop counts of dead processes. After a kill, a part may contain some of them
+/// already. This does no harm, because readers use a row once.
 fn append_loops(root: &Dir, left: &Leftovers, pool: &Path) -> Result<()> {
     for run in &left.loops {
         let id = PartId::of_run(run);
@@ -307,8 +297,7 @@ fn append_loops(root: &Dir, left: &Leftovers, pool: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Appends the exact counts of dead processes. If two collectors append the same counts, readers
-/// use them once.
+/// Appends the counts of dead processes. If two collectors do so, readers use the counts once.
 fn append_counts(root: &Dir, left: &Leftovers) -> Result<()> {
     for table in &left.tables {
         let id = PartId::of_table(table);
@@ -319,10 +308,10 @@ fn append_counts(root: &Dir, left: &Leftovers) -> Result<()> {
     Ok(())
 }
 
-/// Appends the pages of dead processes, as far as their parts do not contain these pages yet.
+/// Appends the pages of dead processes that their parts do not contain yet.
 fn append_pages(root: &Dir, left: &Leftovers, pool: &Path) -> Result<usize> {
     let mut by_part: BTreeMap<PartId, Vec<_>> = BTreeMap::new();
-    // Empty pages are appended, too, because their headers contain which calls were in progress.
+    // Empty pages, too: their headers contain which calls were in progress.
     for page in &left.pages {
         let id = PartId::of(&page.header);
         if !left.is_alive(id) {

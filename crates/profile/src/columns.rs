@@ -1,5 +1,5 @@
-//! Represents the calls of one page as columns of numbers, which is the fast way to read a profile.
-//! The buffers are reused for the next page.
+//! The calls of one page as columns of numbers, which is the fast way to read a profile. The
+//! buffers are reused for the next page.
 
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ use record::{Drawn, GroupLayout, PageHeader, Record};
 use crate::groups::{Groups, PageGroups};
 use crate::ledger::LossCount;
 
-/// The calls of one page, in the order in which they ended. All columns of calls have the same
-/// length. The column of a counter that the page does not contain is empty.
+/// The calls of one page, in the order in which they ended. The column of a counter that the page
+/// does not contain is empty.
 #[derive(Debug, Default)]
 pub struct Columns {
     /// Index of the process in the profile.
@@ -28,47 +28,44 @@ pub struct Columns {
     pub export: Vec<u32>,
     /// Workgroup id of each call, in x, y, z.
     pub workgroup: [Vec<u32>; 3],
-    /// Number of workgroups of each call's dispatch, in x, y, z. See [`Columns::knows_workgroup`].
+    /// Number of workgroups of each call's dispatch, in x, y, z; 0,0,0 if unknown.
     pub count: [Vec<u32>; 3],
-    /// The runtime's number of the worker that ran the call.
+    /// The runtime's number of the call's worker.
     pub worker: Vec<u32>,
     /// `node << 12 | cpu` at the end of the call.
     pub location: Vec<u32>,
     /// Ticks when the call began.
     pub start_ticks: Vec<u64>,
-    /// Recorded duration in ticks. If the end is before the start, because the clocks of two CPUs
-    /// differ, the value wraps around; see [`Columns::duration`].
+    /// Recorded duration in ticks. It wraps around if the end is before the start, because the
+    /// clocks of two CPUs differ; see [`Columns::duration`].
     pub duration_ticks: Vec<u64>,
-    /// For each counter of the run: what each call added to it. Check [`GroupColumn::status`]
-    /// before you use a value.
+    /// For each counter of the run, what the calls added to it. Check [`GroupColumn::status`]
+    /// first.
     pub values: Vec<Vec<u64>>,
-    /// Values that single calls have, in the order of the calls; see [`record::page`] for the keys.
+    /// Values that single calls have, in the order of the calls; see [`record::page`].
     pub extras: Vec<Extra>,
-    /// For each group of the run: its status and its times in each call.
+    /// For each group of the run, its status and its times in the calls.
     pub groups: Vec<GroupColumn>,
-    /// In a run with a budget: how each call was chosen by sampling. Empty for a run without a
-    /// budget, because such a run records every call.
+    /// How each call was chosen by sampling. Empty for a run without a budget.
     pub drawn: Vec<Drawn>,
     /// Readings of the thread's clocks.
     pub clocks: Vec<ThreadClock>,
-    /// Whether the run asked for estimates of the values of multiplexed counters (`run
-    /// --multiplex`).
+    /// Whether the run asked for estimates of multiplexed counters (`run --multiplex`).
     pub estimates: bool,
-    /// Whether the run had a budget, so that only some calls are recorded (`run --budget`).
+    /// Whether the run had a budget (`run --budget`).
     pub sampled: bool,
-    /// Number of calls during which some counter group counted only part of the time, or not at
-    /// all. It stays 0 if the run asked for estimates.
+    /// Number of calls during which a counter group did not count all the time. 0 if the run asked
+    /// for estimates.
     pub multiplexed: u64,
-    /// Number of records that cannot be decoded. It is 0 or 1, because the rest of the page is not
-    /// used after such a record.
+    /// Number of records that cannot be decoded: 0 or 1, because the rest of the page is not used.
     pub torn_records: u64,
     header: Option<PageHeader>,
     torn_pages: u64,
 }
 
 impl Columns {
-    /// Removes the calls that began before `from`, which is in ticks, and the readings of the
-    /// thread's clocks before `from`. If no call began before `from`, nothing is removed.
+    /// Removes the calls that began before `from` (in ticks), and earlier readings of the thread's
+    /// clocks. If no call began before `from`, nothing is removed.
     pub(crate) fn keep_from(&mut self, from: u64) {
         if self.start_ticks.iter().all(|start| *start >= from) {
             return;
@@ -126,42 +123,39 @@ pub struct Extra {
     pub bits: u64,
 }
 
-/// The times of one group in each call of a page. The columns are empty if the page does not
-/// contain the group.
+/// The times of one group in each call of a page; empty if the page does not contain the group.
 #[derive(Debug, Default)]
 pub struct GroupColumn {
     /// Whether the group's values are present.
     pub status: Vec<Status>,
-    /// The time for which the group was enabled during the call, in ns; 0 if the group was not
-    /// read.
+    /// The time for which the group was enabled during the call, in ns; 0 if it was not read.
     pub enabled_ns: Vec<u64>,
-    /// The part of `enabled_ns` in which the group was counting; 0 if the group was not read.
+    /// The part of `enabled_ns` in which the group was counting; 0 if it was not read.
     pub running_ns: Vec<u64>,
 }
 
 /// What is known about the values of one group in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// The group was not read, so the values are meaningless.
+    /// The group was not read: the values are meaningless.
     NotRead,
-    /// The group was read, and was counting during the whole call.
+    /// The group was counting during the whole call.
     Whole,
-    /// The group was read, but was counting only part of the time, so the values are too small.
+    /// The group was counting part of the time: the values are too small.
     Multiplexed,
-    /// The group was read, but it never counted during the call, so the values are meaningless.
+    /// The group did not count during the call: the values are meaningless.
     NeverRan,
 }
 
 impl Status {
-    /// Whether there are values, even if they may be too small.
+    /// Whether there are values, which may be too small.
     pub fn has_values(self) -> bool {
         matches!(self, Self::Whole | Self::Multiplexed)
     }
 
-    /// Determines the status. If a group of kernel counters was not even enabled, it counts another
-    /// task than the calling thread, so its 0 is meaningless. This happens after a raw `clone` that
-    /// shares its creator's thread-local storage. The script of a simulated group may contain no
-    /// times.
+    /// Determines the status. A group of kernel counters that was not enabled counts another task
+    /// than the calling thread, so its 0 is meaningless. This happens after a raw `clone` that
+    /// shares its creator's thread-local storage. A simulated group may have no times.
     fn of(read: bool, enabled: u64, running: u64, simulated: bool) -> Self {
         match (read, running) {
             (false, _) => Self::NotRead,
@@ -181,7 +175,7 @@ pub struct ThreadClock {
     pub cpu_ns: u64,
     /// `CLOCK_MONOTONIC`, in ns.
     pub monotonic_ns: u64,
-    /// Number of the page's calls that were recorded before this reading.
+    /// Number of the page's calls before this reading.
     pub calls_before: usize,
 }
 
@@ -204,10 +198,9 @@ impl Columns {
         columns
     }
 
-    /// Returns the count of a counter in call `i`, as reports show it. If the counter's group
-    /// counted all the time, this is the raw value. If the group was multiplexed and the run asked
-    /// for estimates, it is an estimate ([`model::scaled`]). Otherwise, it is `None`. `group` and
-    /// `counter` are indices in the run's lists.
+    /// Returns the count of a counter in call `i`, as reports show it. A multiplexed counter has an
+    /// estimate ([`model::scaled`]) if the run asked for it, else `None`. `group` and `counter` are
+    /// indices in the run's lists.
     #[inline]
     pub fn value(&self, group: usize, counter: usize, i: usize) -> Option<u64> {
         let times = self.groups.get(group)?;
@@ -221,8 +214,8 @@ impl Columns {
         }
     }
 
-    /// Does what [`Columns::value`] does, for several counters of one group in call `i`. `counters`
-    /// are indices in the run's list. The results are stored at the same indices of `values`.
+    /// [`Columns::value`] for several counters of one group. The results are stored at the same
+    /// indices of `values`.
     #[inline]
     pub fn group_values(
         &self,
@@ -243,7 +236,7 @@ impl Columns {
         }
     }
 
-    /// Returns the values with keys ([`Extra`]) of call `i`.
+    /// Returns the values with keys of call `i`.
     pub fn extras_of(&self, i: usize) -> &[Extra] {
         let first = self.extras.partition_point(|extra| extra.call < i);
         let rest = &self.extras[first..];
@@ -255,21 +248,19 @@ impl Columns {
         self.extras_of(i).iter().find(|extra| extra.key == key).map(|extra| extra.bits)
     }
 
-    /// Returns how call `i` was chosen by sampling. Without a budget, the result is the default.
+    /// Returns how call `i` was chosen by sampling; the default without a budget.
     #[inline]
     pub fn drawn(&self, i: usize) -> Drawn {
         self.drawn.get(i).copied().unwrap_or_default()
     }
 
-    /// Returns 1 divided by the probability with which call `i` was timed. The result is 1 without
-    /// a budget.
+    /// Returns 1 divided by the probability with which call `i` was timed; 1 without a budget.
     #[inline]
     pub fn weight(&self, i: usize) -> u64 {
         self.drawn(i).period.max(1).into()
     }
 
-    /// Returns 1 divided by the probability with which the counters of call `i` were read, if they
-    /// were read.
+    /// Returns 1 divided by the probability with which the counters of call `i` were read.
     #[inline]
     pub fn counter_weight(&self, i: usize) -> u64 {
         self.weight(i) * u64::from(self.drawn(i).counter_period.max(1))
@@ -283,28 +274,27 @@ impl Columns {
         self.export.is_empty()
     }
 
-    /// Returns how long call `i` took, in ticks; 0 if its end was read before its start.
+    /// Returns the duration of call `i` in ticks; 0 if its end was read before its start.
     #[inline]
     pub fn duration(&self, i: usize) -> u64 {
         let ticks = self.duration_ticks[i];
         if ticks > i64::MAX as u64 { 0 } else { ticks }
     }
 
-    /// Whether the workgroup, the dispatch and the worker of call `i` are known. They are unknown
-    /// if the call was reported by a hook of the runtime, which does not pass them. Such calls have
-    /// the count 0,0,0.
+    /// Whether the workgroup, the dispatch and the worker of call `i` are known. A hook of the
+    /// runtime that reports a call does not pass them.
     #[inline]
     pub fn knows_workgroup(&self, i: usize) -> bool {
         let [x, y, z] = &self.count;
         x[i] | y[i] | z[i] != 0
     }
 
-    /// Returns the page's header; `None` if the page could not be read again.
+    /// Returns the page's header; `None` if the page could not be read.
     pub fn header(&self) -> Option<&PageHeader> {
         self.header.as_ref()
     }
 
-    /// Returns the losses that were found in this page.
+    /// Returns the losses in this page.
     pub fn losses(&self) -> Vec<LossCount> {
         [
             (Loss::TornPage, self.torn_pages),
@@ -337,7 +327,6 @@ impl Columns {
         }
     }
 
-    /// Returns the header of the page that was last decoded.
     pub(crate) fn header_mut(&mut self) -> Option<&mut PageHeader> {
         self.header.as_mut()
     }
@@ -348,8 +337,8 @@ impl Columns {
         self.torn_pages = 1;
     }
 
-    /// Decodes the page at the start of `bytes`. `counters` is the page's mask of counters,
-    /// numbered as in the profile.
+    /// Decodes the page at the start of `bytes`. `counters` is its mask of counters, numbered as in
+    /// the profile.
     pub(crate) fn decode(&mut self, bytes: &[u8], page: &PageGroups, counters: u32) {
         self.clear();
         let layout: &GroupLayout = &page.layout;
@@ -410,7 +399,7 @@ impl Columns {
                     self.values[*counter].push(if times.read { value } else { 0 });
                 }
             }
-            // If the run asked for estimates, a multiplexed counter is not a loss.
+            // With estimates, a multiplexed counter is not a loss.
             self.multiplexed += u64::from(multiplexed && !self.estimates);
         }
     }

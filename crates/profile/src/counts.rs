@@ -1,5 +1,4 @@
-//! Reads how many calls there were in a run with a budget. Such a run counts all calls, but times
-//! only some of them.
+//! Reads how many calls there were in a run with a budget, which times only some calls.
 //!
 //! ```text
 //!  processes/*/counts.cps ─ frames ─┐
@@ -22,20 +21,18 @@ use crate::safe_dir::Dir;
 pub struct CountedCalls {
     /// Index of the process in the profile.
     pub process: usize,
-    /// The thread's number in its process ([`crate::Thread::uid`]). A thread with counts but
-    /// without any recorded call has no pages.
+    /// The thread's number in its process ([`crate::Thread::uid`]). A thread without recorded calls
+    /// may have no pages.
     pub thread_uid: u32,
     /// The export of the calls; [`crate::Ops::of`] returns its op.
     pub export: u32,
-    /// Number of all calls, timed or only counted. The number is exact, even after a crash, unless
-    /// `steps` is set.
+    /// Number of calls, timed or only counted. Exact, even after a crash, unless `steps` is set.
     pub calls: u64,
-    /// Number of calls that were timed. This equals the number of records if no record is lost.
+    /// Number of calls that were timed.
     pub timed: u64,
     /// Number of timed calls for which counters were read.
     pub counted: u64,
-    /// The steps from which the number of calls is estimated, if the host announced these calls
-    /// only in some steps of the program. If this is set, `calls` is an estimate.
+    /// The steps from which `calls` is estimated; `None` if it is exact.
     pub steps: Option<CountedSteps>,
 }
 
@@ -46,31 +43,31 @@ impl CountedCalls {
     }
 }
 
-/// The sample of steps from which the calls in steps that were away are estimated. In a step that
-/// is away, the host announces no ops to the recorder. See [`record::counts::steps`].
+/// The sample from which the calls in steps that were away are estimated. See
+/// [`record::counts::steps`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountedSteps {
-    /// The number of calls that were estimated. They are part of [`CountedCalls::calls`].
+    /// Number of calls that were estimated. [`CountedCalls::calls`] includes them.
     pub unseen: u64,
-    /// The number of steps whose calls were estimated.
+    /// Number of steps whose calls were estimated.
     pub away: u64,
-    /// Whether the latest step that `away` counts may not have ended yet.
+    /// Whether the latest step in `away` may not have ended yet.
     pub is_open: bool,
-    /// The number of steps in the sample.
+    /// Number of steps in the sample.
     pub sampled: u64,
     /// The sum of the weights of the steps in the sample.
     pub weight: u64,
     /// The sum of the squares of the weights.
     pub squared_weight: u64,
-    /// The sum of weight · calls over the steps in the sample.
+    /// The sum of weight · calls.
     pub sum: u64,
-    /// The sum of weight · calls² over the steps in the sample.
+    /// The sum of weight · calls².
     pub squares: u64,
 }
 
 impl CountedSteps {
-    /// Creates the sample of one export on one thread. `all_away` is the number of the process's
-    /// steps that were away.
+    /// Creates the sample of one export on one thread. `all_away`: steps of the process that were
+    /// away.
     fn new(of: &Steps, row: &SampledCalls, all_away: u64, is_open: bool) -> Self {
         let until = if of.has_ended == 0 { all_away } else { of.away };
         let away = until.saturating_sub(of.away_before);
@@ -93,15 +90,14 @@ impl CountedSteps {
     }
 }
 
-/// What recording cost on one thread. The recorder measures this while the program runs, in order
-/// to stay within the budget.
+/// What recording cost on one thread, as the recorder measured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSpent {
     /// The thread's number in its process.
     pub thread_uid: u32,
-    /// Processor time of the thread since the recorder attached to it, in ns.
+    /// See [`Spent::cpu_ns`].
     pub cpu_ns: u64,
-    /// The time that recording took on the thread, in ns.
+    /// See [`Spent::price_ns`].
     pub price_ns: u64,
     /// See [`Spent::told_calls`].
     pub told_calls: u64,
@@ -112,9 +108,8 @@ pub struct ThreadSpent {
 /// A table that is still in the pool.
 #[derive(Clone, Debug)]
 pub(crate) struct LeftTable {
-    /// The process to which the table belongs: process id, start time, generation.
+    /// Process id, start time, generation.
     pub process: (u32, u64, u32),
-    /// A copy of the table's bytes.
     bytes: Vec<u8>,
 }
 
@@ -126,7 +121,6 @@ impl LeftTable {
         }
     }
 
-    /// Appends the counts in the table to the file of the table's part.
     pub fn append(&self, part: &Dir) -> Result<()> {
         let bytes = match Table::parse(&self.bytes) {
             Ok(table) => table.frame().to_bytes(),
@@ -138,7 +132,6 @@ impl LeftTable {
     }
 }
 
-/// Finds the tables in a pool and copies them.
 pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
     let mut found = Vec::new();
     let claimed: Vec<(usize, u32)> = pool.claimed().collect();
@@ -156,8 +149,8 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
             let table = Table::header_of(bytes);
             Table::pages(bytes).is_ok().then(|| (table.process(), table.thread_uid()))
         };
-        // If the thread has given the table back to the pool meanwhile, its counts are in the
-        // part's file or in a later table of the thread.
+        // If the thread has given the table back meanwhile, its counts are in the part's file or in
+        // a later table.
         let is_same =
             key(&bytes) == key(&head) && key(&pool.head(first, TABLE_HEADER_BYTES)?) == key(&head);
         if let Some((process, _)) = key(&head).filter(|_| is_same) {
@@ -168,12 +161,11 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
     Ok(found)
 }
 
-/// Adds up the frames of a process. For each export of a thread, the frame with the largest number
-/// of calls is used.
+/// Adds up the frames of a process. Of an export's frames on a thread, the one with the most calls
+/// is used.
 ///
 /// The steps are those of the frame with the most steps. A thread updates its number of steps that
-/// were away only when it makes calls. So as long as a thread has not ended, other threads of the
-/// process may have a later number.
+/// were away when it makes calls. So while a thread runs, other threads may have a later number.
 pub(crate) fn join(frames: CountsFrames) -> (Vec<CountedCalls>, Vec<ThreadSpent>, Option<Steps>) {
     let mut threads: BTreeMap<u32, (Spent, BTreeMap<u32, CountsRow>)> = BTreeMap::new();
     let mut by_steps: BTreeMap<u32, (Steps, Vec<SampledCalls>)> = BTreeMap::new();

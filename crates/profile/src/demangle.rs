@@ -1,11 +1,9 @@
-//! Finds the readable names of compiled functions. Compilers of C++ and Rust write a function's
-//! types into the name of its symbol: `_Z3addIfEvPT_i` is `void add<float>(float*, int)`.
+//! Finds the readable names of compiled functions: `_Z3addIfEvPT_i` is `void add<float>(float*,
+//! int)`. Tables for people show readable names. A profile, and formats that programs read (JSON,
+//! CSV, Parquet), contain names as they were recorded.
 //!
-//! A profile, and the formats that programs read (JSON, CSV, Parquet), contain names as they were
-//! recorded. Tables for people show the readable names. A pattern can match either form.
-//!
-//! A name may come from anybody, and a few bytes of a name can describe megabytes of types. So a
-//! readable name that is longer than [`LONGEST`] bytes is not used.
+//! A few bytes of a name can describe megabytes of types. So a readable name above [`LONGEST`]
+//! bytes is not used.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -17,26 +15,24 @@ pub const LONGEST: usize = 4096;
 /// How much a readable name contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Detail {
-    /// The name without the types of parameters and of the result. Overloaded functions then have
-    /// the same name.
+    /// The name without the types of parameters and of the result. Overloaded functions share it.
     Short,
-    /// Everything that the mangled name contains.
+    /// The whole content of the mangled name.
     Whole,
 }
 
-/// Returns the readable form of `name`. Returns `name` itself if it is not the mangled name of a
-/// C++ or Rust function, or if its readable form would be too long.
+/// Returns the readable form of `name`, or `name` itself if it is not mangled or its readable form
+/// would be too long.
 pub fn demangle(name: &str, detail: Detail) -> Cow<'_, str> {
-    // In all schemes, mangled names begin with one of these texts. Up to two underscores may be
-    // added at the beginning (macOS, blocks of LLVM).
+    // Mangled names begin with one of these texts. macOS and blocks of LLVM add up to two
+    // underscores.
     if !["_Z", "__Z", "___Z", "_R"].iter().any(|start| name.starts_with(start)) {
         return Cow::Borrowed(name);
     }
     of_rust(name).or_else(|| of_cxx(name, detail)).map_or(Cow::Borrowed(name), Cow::Owned)
 }
 
-/// Returns whether a pattern of [`model::glob`] matches the name as it was recorded or one of its
-/// readable forms.
+/// Returns whether a pattern of [`model::glob`] matches the recorded name or a readable form.
 pub fn matches(glob: &str, name: &str) -> bool {
     model::glob::matches(glob, name)
         || [Detail::Short, Detail::Whole].iter().any(|detail| match demangle(name, *detail) {
@@ -48,7 +44,7 @@ pub fn matches(glob: &str, name: &str) -> bool {
 fn of_rust(name: &str) -> Option<String> {
     let symbol = rustc_demangle::try_demangle(name).ok()?;
     let mut text = Bounded(String::new());
-    // The alternate form (`#`) leaves out the hash of the crate.
+    // `#` leaves out the hash of the crate.
     write!(text, "{symbol:#}").ok()?;
     text.done()
 }
@@ -65,7 +61,6 @@ fn of_cxx(name: &str, detail: Detail) -> Option<String> {
     text.done()
 }
 
-/// A text that cannot become longer than [`LONGEST`] bytes.
 struct Bounded(String);
 
 impl Bounded {
@@ -88,8 +83,8 @@ impl Write for Bounded {
 mod tests {
     use super::*;
 
-    /// Expected values come from binutils' `c++filt` 2.40 (`-p` for the short form) and from the
-    /// documentation of Rust's mangling scheme.
+    /// From binutils' `c++filt` 2.40 (`-p` for the short form) and the documentation of Rust's
+    /// mangling scheme.
     #[test]
     fn names_of_cxx_and_rust_become_readable() {
         for (name, short, whole) in [
@@ -119,11 +114,11 @@ mod tests {
         }
     }
 
-    /// Returns a name whose type doubles with each level: the type of a level is `pair<T, T>`,
-    /// where T is the type of the level before.
+    /// A name whose type doubles with each level: `pair<T, T>`, where T is the type of the level
+    /// before.
     fn doubling(levels: u32) -> String {
-        // In a mangled name, S_ is the function, S0_ is `pair`, and S1_, S2_, … are the types in
-        // the order in which they occur.
+        // S_ is the function, S0_ is `pair`, and S1_, S2_, … are the types in the order in which
+        // they occur.
         let types = (1..=levels).map(|level| {
             let last = char::from_digit(level, 36).expect("below 36").to_ascii_uppercase();
             format!("S0_IS{last}_S{last}_E")
@@ -133,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_short_name_of_a_long_type_is_not_unfolded() {
-        // The expected text is what `c++filt` prints.
+        // As `c++filt` prints it.
         let two = "void f<pair<int, int>, pair<pair<int, int>, pair<int, int> > >()";
         assert_eq!(demangle(&doubling(1), Detail::Whole), two);
         assert_eq!(demangle(&doubling(30), Detail::Whole), doubling(30));

@@ -1,30 +1,30 @@
 //! Finds the workgroup calls that make up each dispatch.
 //!
-//! The record of a call contains the id of its workgroup and how many workgroups the dispatch has,
-//! but does not identify the dispatch. If the calls of one export are ordered by their starts, they
-//! belong to one dispatch until each workgroup of the dispatch was seen once:
+//! The record of a call contains its workgroup id and the number of workgroups, but does not
+//! identify the dispatch. Ordered by their starts, the calls of one export belong to one dispatch
+//! until each workgroup was seen once:
 //!
 //! ```text
 //!  count 4,1,1:   0 1 2 3 | 1 0 3 2 | 0 2 …
 //! ```
 //!
-//! This is exact as long as the dispatches of one export run one after another. If two of them run
-//! at the same time, a workgroup appears a second time before the first dispatch is complete. Then
-//! a second dispatch is opened, and both dispatches are marked *not exact*, because each workgroup
-//! may belong to either of them. If calls of the process were lost, a second appearance means
-//! instead that a call is missing. The first dispatch is then closed as *incomplete*.
+//! This is exact while the dispatches of one export run one after another. If two of them overlap,
+//! a workgroup appears again before the first dispatch is complete. Then a second dispatch is
+//! opened, and both are marked *not exact*, because a workgroup may belong to either of them. If
+//! calls of the process were lost, a second appearance means instead that a call is missing. The
+//! first dispatch is then closed as *incomplete*.
 
 use hashbrown::HashMap;
 
-/// Dispatches with more workgroups are not assembled; only their calls are shown.
+/// Larger dispatches are not assembled; only their calls are shown.
 const MOST_WORKGROUPS: u64 = 1 << 24;
-/// Maximum number of dispatches of one export that run at the same time.
+/// Maximum number of dispatches of one export at a time.
 const MOST_OPEN: usize = 64;
 
-/// The number of a dispatch. Dispatches are numbered from 1.
+/// The number of a dispatch, from 1.
 pub type DispatchId = u64;
 
-/// A dispatch, with the workgroups that were seen of it.
+/// A dispatch, as far as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatch {
     pub id: DispatchId,
@@ -39,15 +39,15 @@ pub struct Dispatch {
     pub end_ns: i64,
     /// Whether no other dispatch of the export ran at the same time.
     pub exact: bool,
-    /// The sum of each counter over all workgroups; `None` if some workgroup has no complete value.
+    /// The sum of each counter over the workgroups; `None` if some workgroup has no complete value.
     pub counters: Vec<Option<u64>>,
-    /// The row of a timeline in which the dispatch is shown. Dispatches in one row do not overlap.
+    /// The row of a timeline for the dispatch. Dispatches in one row do not overlap.
     pub lane: usize,
     workgroups: Vec<u64>,
 }
 
 impl Dispatch {
-    /// Returns the number of workgroups that the dispatch has in total.
+    /// Returns the number of workgroups that the dispatch should have.
     pub fn of(&self) -> u64 {
         self.count.iter().map(|n| u64::from(*n)).product()
     }
@@ -58,7 +58,7 @@ impl Dispatch {
     }
 }
 
-/// The call of one workgroup, as far as the assembler needs it.
+/// The call of one workgroup.
 #[derive(Clone, Copy, Debug)]
 pub struct Workgroup<'a> {
     pub export: u32,
@@ -72,7 +72,7 @@ pub struct Workgroup<'a> {
     pub counters: &'a [Option<u64>],
 }
 
-/// What adding a call to its dispatch has changed.
+/// What adding a call has changed.
 #[derive(Debug)]
 pub struct Placed {
     pub id: DispatchId,
@@ -88,24 +88,24 @@ pub struct Assembler {
     open: HashMap<u32, Vec<Dispatch>>,
     last: DispatchId,
     lost_calls: bool,
-    /// For each row, the end of the row's last dispatch; `None` while that dispatch is running.
+    /// For each row, the end of its last dispatch; `None` while it is running.
     lanes: Vec<Option<i64>>,
 }
 
 impl Assembler {
-    /// Creates an assembler. `lost_calls` says whether calls of this process may be missing. `last`
-    /// is the highest dispatch number that is already in use.
+    /// Creates an assembler. `lost_calls`: calls of this process may be missing. `last`: the
+    /// highest dispatch number in use.
     pub fn new(lost_calls: bool, last: DispatchId) -> Self {
         Self { open: HashMap::new(), last, lost_calls, lanes: Vec::new() }
     }
 
-    /// Returns the highest dispatch number that was assigned.
+    /// Returns the highest dispatch number in use.
     pub fn last(&self) -> DispatchId {
         self.last
     }
 
-    /// Adds the next call, in the order of the starts. Returns `None` if the call's workgroup is
-    /// unknown or impossible, or if the dispatch has too many workgroups to be assembled.
+    /// Adds the next call, in the order of the starts. `None` if its workgroup is unknown or
+    /// impossible, or if the dispatch is too large.
     pub fn add(&mut self, call: &Workgroup<'_>) -> Option<Placed> {
         let [nx, ny, nz] = call.count.map(u64::from);
         let of = nx.checked_mul(ny)?.checked_mul(nz)?;
@@ -169,7 +169,7 @@ impl Assembler {
         Some(Placed { id, first, over })
     }
 
-    /// Returns all dispatches that are not complete, in the order of their starts.
+    /// Returns the dispatches that are not complete, in the order of their starts.
     pub fn finish(self) -> Vec<Dispatch> {
         let mut rest: Vec<Dispatch> = self.open.into_values().flatten().collect();
         rest.sort_by_key(|d| d.id);
@@ -213,8 +213,8 @@ mod tests {
         }
     }
 
-    /// Returns the id, number of seen workgroups, start, end, exactness and lane of each dispatch:
-    /// first those that were completed, then the others.
+    /// The id, seen workgroups, start, end, exactness and lane of each dispatch: first the
+    /// completed ones.
     fn run(lost: bool, calls: &[Workgroup<'_>]) -> Vec<(u64, u64, i64, i64, bool, usize)> {
         let mut assembler = Assembler::new(lost, 0);
         let mut over = Vec::new();

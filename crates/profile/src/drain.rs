@@ -1,10 +1,9 @@
 //! Drains the pool: appends full pages to the profile while the program runs, so that the program's
 //! threads do not have to. [`record::pool::full`] describes how a page gets to the drain and back.
 //!
-//! The drain appends to the file of a part only if the part's process has created the file. If
-//! there is a problem with a part (its process belongs to another user, the disk is full, somebody
-//! has deleted the profile), the drain appends none of the part's pages from then on. The process
-//! then appends its pages itself, meets the same problem, and counts it as a loss.
+//! The drain appends only to a file that the part's process has created. After a problem with a
+//! part (another user, a full disk, a deleted profile), it appends none of the part's pages any
+//! more. The process then appends them itself, meets the same problem, and counts it as a loss.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -22,21 +21,20 @@ use crate::error::Result;
 use crate::leftovers::PartId;
 use crate::safe_dir::Dir;
 
-/// Takes the full pages of one profile and appends them to the profile's files.
+/// Drains the pool of one profile.
 #[derive(Debug)]
 pub struct Drain {
     pool: Pool,
     pool_file: File,
     copy: Box<PageCopy>,
     files: Files,
-    /// Parts whose pages their processes must append themselves.
+    /// Parts whose processes must append their pages themselves.
     refused: BTreeSet<PartId>,
-    /// The guard must be the last field, so that it is dropped last.
+    /// The last field, so that it is dropped last.
     #[expect(dead_code, reason = "only held")]
     guard: TruncationGuard,
 }
 
-/// The open files of pages.
 #[derive(Debug)]
 struct Files {
     root: Dir,
@@ -49,9 +47,9 @@ struct Files {
 const MOST_FILES: usize = 64;
 
 impl Drain {
-    /// Starts to drain the profile in `dir`, whose pool is at `pool`. From now on, threads offer
-    /// full pages. No file is made longer than `longest` bytes. Returns `None` if draining is
-    /// impossible; the threads then append their pages themselves.
+    /// Starts to drain the profile in `dir`, whose pool is at `pool`. No file is made longer than
+    /// `longest` bytes. Returns `None` if draining is impossible; the threads then append their
+    /// pages themselves.
     pub fn begin(dir: &Path, pool: &Path, longest: u64) -> Option<Self> {
         let files = Files { root: Dir::open(dir).ok()?, longest, open: BTreeMap::new() };
         let pool_file = File::options().read(true).write(true).open(pool).ok()?;
@@ -60,8 +58,7 @@ impl Drain {
         Some(Self { pool, pool_file, copy: Box::default(), files, refused: BTreeSet::new(), guard })
     }
 
-    /// Returns the number of pages that were offered so far, which [`Drain::wait`] needs. Read the
-    /// number before you call [`Drain::take_all`].
+    /// Returns the number of offers, for [`Drain::wait`]. Read it before [`Drain::take_all`].
     pub fn offers(&self) -> &'static AtomicU32 {
         self.pool.offers()
     }
@@ -74,7 +71,7 @@ impl Drain {
         self.pool.wait_for_offers(seen)
     }
 
-    /// Appends all pages that are offered.
+    /// Appends the pages that are offered.
     pub fn take_all(&mut self) {
         let Self { pool, pool_file, copy, files, refused, .. } = self;
         let mut next = 0;
@@ -97,8 +94,7 @@ impl Drain {
 }
 
 impl Files {
-    /// Appends a page to the file of its part. Returns `None` if the file cannot be opened or
-    /// written, or would become too long.
+    /// Appends a page to its part's file. `None` if this fails or the file would become too long.
     fn append(&mut self, part: PartId, bytes: &[u8]) -> Option<()> {
         let mut found = match self.open.get(&part) {
             Some(file) => file.metadata().ok()?,
@@ -115,7 +111,7 @@ impl Files {
 
     fn open(&mut self, part: PartId) -> Result<std::fs::Metadata> {
         let directory = self.root.dir(PARTS_NAME)?.dir(part.name())?;
-        // Only the process itself may create its file of pages.
+        // Only the process itself may create the file.
         directory.look(PAGES_NAME)?;
         let file = directory.append(PAGES_NAME)?;
         let found = file.metadata();

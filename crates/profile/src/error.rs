@@ -1,4 +1,4 @@
-//! Defines the error type of this crate, which contains the path and the reason.
+//! The error type of this crate, with path and reason.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,17 +23,16 @@ pub enum ErrorKind {
     /// The path exists but is not a profile.
     #[error("not a profile ({0})")]
     NotAProfile(&'static str),
-    /// The file is not valid JSON, or not JSON of the form that this version writes.
+    /// The file is not valid JSON, or not of the expected form.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
     /// Arrow could not encode or decode the data.
     #[error("{0}")]
     Arrow(#[from] arrow_schema::ArrowError),
-    /// The file is a stream whose columns differ from the expected ones, or is not a stream at all.
+    /// The file is not a stream, or not one with the expected columns.
     #[error("not a stream of this kind ({0})")]
     NotAStream(&'static str),
-    /// The entry is not of the expected type (a link, for example), is too long, or may not be used
-    /// here.
+    /// The entry has another type (such as a link), is too long, or may not be used here.
     #[error("refused: {0}")]
     Refused(&'static str),
     /// Another version of Counterpoint wrote the file.
@@ -51,7 +50,7 @@ impl Error {
         Self { action, path: path.to_path_buf(), kind: kind.into() }
     }
 
-    /// Returns a function for `map_err` that makes an [`Error`] with this action and path.
+    /// Returns a function for `map_err` that makes an [`Error`].
     pub(crate) fn on<E: Into<ErrorKind>>(
         action: &'static str,
         path: &Path,
@@ -64,7 +63,6 @@ impl Error {
         &self.kind
     }
 
-    /// Returns the reason without the path.
     pub(crate) fn into_kind(self) -> ErrorKind {
         self.kind
     }
@@ -74,21 +72,20 @@ impl Error {
         matches!(&self.kind, ErrorKind::Refused(_))
     }
 
-    /// Returns the file or directory that the error is about.
+    /// Returns the file or directory of the error.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the error is that the file already exists.
     pub(crate) fn is_there(&self) -> bool {
         matches!(&self.kind, ErrorKind::Io(e) if e.kind() == io::ErrorKind::AlreadyExists)
     }
 
-    /// Whether the error is that the file does not exist.
+    /// Whether the file does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(&self.kind, ErrorKind::Io(e) if e.kind() == io::ErrorKind::NotFound)
     }
 }
 
-/// The result type of all functions of this crate that access files.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

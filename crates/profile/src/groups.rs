@@ -1,4 +1,4 @@
-//! Computes the groups of a run's counters, and the groups in a page.
+//! The groups of a run's counters, and the groups in a page.
 
 use std::ops::Range;
 
@@ -17,18 +17,16 @@ pub struct Groups {
 pub struct Group {
     /// The group's number in the manifest.
     pub number: u16,
-    /// The group's counters, as indices in the manifest's list of counters.
+    /// Indices in the manifest's list of counters.
     pub counters: Range<usize>,
-    /// Whether the group's values and times come from a test script.
+    /// Whether the values and times come from a test script.
     pub simulated: bool,
 }
 
-/// The groups in pages that have a certain set of counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageGroups {
     pub layout: GroupLayout,
-    /// For each group of the page: its index in the run, and the indices of its counters in the
-    /// run.
+    /// For each group of the page: its index and its counters' indices in the run.
     pub groups: Vec<(usize, Vec<usize>)>,
     /// For each group of the page: [`Group::simulated`].
     pub simulated: Vec<bool>,
@@ -61,8 +59,7 @@ impl Groups {
         self.numbers.len()
     }
 
-    /// Returns the groups of a page whose header contains `mask`. Returns `None` if the mask
-    /// contains counters that the run does not have.
+    /// Returns the groups of a page with this mask; `None` if the run does not have these counters.
     pub(crate) fn of_page(&self, mask: u32) -> Option<PageGroups> {
         if u64::from(mask) >> self.numbers.len() != 0 {
             return None;
@@ -72,8 +69,8 @@ impl Groups {
         for counter in (0..self.numbers.len()).filter(|i| mask & (1 << i) != 0) {
             let number = self.numbers[counter];
             let run_group = self.groups.iter().position(|g| g.counters.contains(&counter))?;
-            // `GroupLayout` does the same: adjacent counters of the mask with the same group number
-            // are one group.
+            // As in `GroupLayout`, adjacent counters of the mask with one group number are one
+            // group.
             match groups.last_mut() {
                 Some((_, counters)) if previous == Some(number) => counters.push(counter),
                 _ => groups.push((run_group, vec![counter])),

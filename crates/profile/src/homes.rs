@@ -7,25 +7,22 @@
 //! ```
 //!
 //! A profiler of the host, such as PyTorch's, reports functions that the recorder does not record.
-//! Their calls are in a separate part of the profile, but ran on the same thread of the kernel. The
-//! self time of these functions, and the time that the thread was in calls, can only be computed
-//! from both sources together.
+//! Their calls are in a separate part, but ran on the same thread of the kernel. Self times, and
+//! the time that the thread was in calls, need both sources together.
 
 use std::collections::HashMap;
 
 use crate::{Process, Profile};
 
-/// Maps threads that a plugin or a profiler of the host reported to the recorded threads that they
-/// are. See [`Profile::homes`].
+/// Maps threads of a plugin or a profiler of the host to recorded threads. See [`Profile::homes`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Homes {
     by_thread: HashMap<(usize, usize), (usize, usize)>,
 }
 
 impl Homes {
-    /// Returns the indices of the process and the thread on which the calls of `thread` ran. If the
-    /// recorder recorded this thread, too, the result is the recorded thread; otherwise, it is
-    /// `thread`.
+    /// Returns the process and the thread on which the calls of `thread` ran: the recorded thread
+    /// if there is one, else `thread` itself.
     pub fn of(&self, thread: (usize, usize)) -> (usize, usize) {
         self.by_thread.get(&thread).copied().unwrap_or(thread)
     }
@@ -37,15 +34,14 @@ impl Homes {
 }
 
 impl Profile {
-    /// Finds the threads to which events of plugins and of PyTorch's profiler belong. If the kernel
-    /// has used the id of a thread again, it is not known which of these threads is the right one,
-    /// and none is returned.
+    /// Finds the threads of events of plugins and of PyTorch's profiler. An id that several threads
+    /// had leads to no thread.
     pub fn homes(&self) -> Homes {
         let mut by_thread = HashMap::new();
         for (process, of_plugins) in self.processes.iter().enumerate() {
             let Some(owner) = of_plugins.id.owner() else { continue };
-            // These rows belong to a device. They are its streams, and their numbers may equal
-            // those of threads by chance.
+            // These rows are streams of a device, whose numbers may equal those of threads by
+            // chance.
             if of_plugins.number() != owner.pid {
                 continue;
             }
@@ -65,8 +61,8 @@ impl Profile {
 }
 
 impl Process {
-    /// Returns the index of each thread by the kernel's id of the thread; `None` for an id that
-    /// several threads had.
+    /// Returns the index of each thread by the kernel's id; `None` for an id that several threads
+    /// had.
     fn by_tid(&self) -> HashMap<u32, Option<usize>> {
         let mut threads = HashMap::new();
         for (at, thread) in self.threads.iter().enumerate().filter(|(_, thread)| thread.tid != 0) {

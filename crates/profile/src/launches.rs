@@ -1,5 +1,5 @@
-//! Finds the op that launched each activity of a device. This needs a recording whose plugins got
-//! an id for each op (`run --plugin-ids`).
+//! Finds the op that launched each activity of a device. The plugins must have got an id for each
+//! op (`run --plugin-ids`).
 //!
 //! ```text
 //!  op of a program   a value with the key KEY_PLUGIN_ID ──┐
@@ -7,8 +7,8 @@
 //!  kernel of a plugin   the argument "External id" ───────┘
 //! ```
 //!
-//! A plugin may give the same id to any number of kernels. Only activities of devices are matched
-//! by their ids, because activities on the host are already inside of their op.
+//! Several kernels may have the same id. Only activities of devices are matched, because activities
+//! on the host are already inside of their op.
 
 use std::collections::HashMap;
 
@@ -20,14 +20,14 @@ use crate::columns::KEY_PLUGIN_ID;
 use crate::error::Result;
 use crate::{PLUGIN_PARTS, PageDecoder, PageKey, PartId, Profile};
 
-/// A key in the JSON document of a set of activities. It lists the processes whose plugins provided
-/// the events, by the names that [`PartId::name`] returns, in the order of the rows' numbers.
+/// A key in the JSON document of activities: the processes whose plugins provided the events, as
+/// [`PartId::name`] names them, in the order of the rows' numbers.
 pub const PROCESSES_KEY: &str = "plugin_processes";
-/// The rows of plugins' events are numbered from this number on, above the rows of dispatches and
-/// tracks. The numbers must fit in 32 bits, because viewers store no more.
+/// The first row of plugins' events, above the rows of dispatches and tracks. It must fit in 32
+/// bits for viewers.
 pub const PLUGIN_ROWS: i64 = 7_000_000;
 
-/// The argument in which Kineto and PyTorch store the id of the op.
+/// Kineto and PyTorch store the id of the op in this argument.
 const ARGUMENT: &str = "External id";
 
 /// A call that launched activities.
@@ -39,14 +39,13 @@ pub struct Launcher {
     pub export: u32,
     /// Number of activities of devices that the op launched.
     pub launched: u32,
-    /// Number of activities of devices that all calls before this one launched, where calls are
-    /// ordered by process and id. With [`Launcher::launched`], every activity can be given a
-    /// number, from 0.
+    /// Number of activities that calls before this one launched, by process and id. So activities
+    /// can be numbered from 0.
     pub before: u64,
 }
 
-/// Identifies a process by the index of its member (0 if the profile is not merged) and its id in
-/// that member. Processes of different members may have the same id.
+/// A process: the index of its member (0 if the profile is not merged) and its id in that member,
+/// because members may have processes with the same id.
 pub type Whose = (usize, PartId);
 
 #[derive(Debug, Default)]
@@ -54,7 +53,6 @@ pub struct Launches {
     by_id: HashMap<(Whose, u64), Launcher>,
 }
 
-/// The arguments of an event, as far as they are needed here.
 #[derive(Deserialize)]
 struct Arguments {
     #[serde(rename = "External id")]
@@ -72,7 +70,7 @@ pub struct Ids<'a> {
 }
 
 impl<'a> Ids<'a> {
-    /// Prepares to find ids in one trace. Returns `None` if the recording of the trace had no ids.
+    /// Returns `None` if the recording of the trace had no ids.
     pub fn of(trace: &'a Activities) -> Option<Self> {
         let processes = trace.document.get(PROCESSES_KEY)?.as_array()?;
         let part = |name: &serde_json::Value| PartId::parse(name.as_str()?);
@@ -84,14 +82,11 @@ impl<'a> Ids<'a> {
         })
     }
 
-    /// Returns the process of an activity on a device, and the id of the op that launched the
-    /// activity.
+    /// Returns the process of an activity on a device, and the id of the op that launched it.
     pub fn of_event(&mut self, event: &Activity<'_>) -> Option<(Whose, u64)> {
-        // Arguments without an id are skipped before they are parsed, because parsing takes time
-        // and most events have no id.
+        // Parsing takes time, and most events have no id.
         let args = event.args.filter(|args| event.form == b'X' && args.contains(ARGUMENT))?;
-        // A plugin may have declared the kind of an event itself. Then the event is on a device if
-        // it has a stream.
+        // A plugin's own kind of event is on a device if it has a stream.
         if !self.is_on_device(event.category?).unwrap_or_else(|| args.contains("\"stream\":")) {
             return None;
         }
@@ -102,8 +97,7 @@ impl<'a> Ids<'a> {
         Some(((self.trace.member, process?), id))
     }
 
-    /// Returns whether activities of a category are on a device; `None` if the category has no
-    /// published meaning.
+    /// `None` if the category has no published meaning.
     fn is_on_device(&mut self, category: NameId) -> Option<bool> {
         let (trace, registry) = (self.trace, &self.registry);
         *self.on_device.entry(category).or_insert_with(|| {
@@ -116,7 +110,7 @@ impl<'a> Ids<'a> {
 }
 
 impl Launches {
-    /// Reads the activities and, if any of them has the id of an op, the pages of the profile.
+    /// Reads the activities and, if one has the id of an op, the pages of the profile.
     pub fn read(profile: &Profile, traces: &[Activities]) -> Result<Self> {
         let mut launched: HashMap<(Whose, u64), u32> = HashMap::new();
         for trace in traces {
@@ -153,8 +147,7 @@ impl Launches {
                 }
             }
         }
-        // The calls are numbered in the order of processes and ids, so that the same profile always
-        // gives the same exported file.
+        // A fixed order, so that the same profile gives the same exported file.
         let mut all: Vec<_> = by_id.iter_mut().collect();
         all.sort_unstable_by_key(|(of, _)| **of);
         let mut before = 0;
@@ -170,7 +163,7 @@ impl Launches {
         self.by_id.is_empty()
     }
 
-    /// Returns the call that has this id in this process, if the call launched any activity.
+    /// Returns the call with this id in this process, if it launched an activity.
     pub fn launcher(&self, process: Whose, id: u64) -> Option<&Launcher> {
         self.by_id.get(&(process, id))
     }

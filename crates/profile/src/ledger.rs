@@ -1,7 +1,6 @@
-//! Defines the ledger of a process: a copy of the process's row in the pool's process table. The
-//! copy remains when the pool is deleted. The ledger is the file `ledger.json` in the process's
-//! part, and [`crate::collect()`] writes it. A ledger in the directory of the profile itself has no
-//! process id and contains the losses outside of recorded processes.
+//! The ledger of a process: a copy of its row in the pool's process table, which remains when the
+//! pool is deleted. It is the file `ledger.json` in the process's part. A ledger in the directory
+//! of the profile itself has the losses outside of recorded processes.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +12,11 @@ use crate::error::Result;
 use crate::manifest::replace_json;
 use crate::safe_dir::Dir;
 
-/// Name of the ledger in a process's part.
+/// Name of a ledger.
 pub const LEDGER_NAME: &str = "ledger.json";
-/// Maximum size in bytes of a ledger that is read. The ledgers that we write take a few KiB.
+/// Maximum size of a ledger in bytes. Those that we write take a few KiB.
 const MOST_BYTES: u64 = 1 << 22;
-/// The version of the ledger that this program writes and reads.
+/// The version of the ledger.
 pub const LEDGER_SCHEMA: &str = "counterpoint.ledger/1";
 
 /// The content of one row of the process table.
@@ -30,41 +29,39 @@ pub struct Ledger {
     pub pid: u32,
     /// Start time in clock ticks since boot.
     pub start_time: u64,
-    /// Number of parts that the same process made before this one, for example before an `exec`.
+    /// Number of earlier parts of the same process, for example from before an `exec`.
     pub generation: u32,
     /// Number of threads that recorded.
     pub threads: u32,
-    /// Number of calls in pages that the process itself flushed or released.
+    /// See [`record::pool::Row::calls`].
     pub calls: u64,
-    /// The losses in the ledger whose count is not zero.
+    /// The losses that occurred.
     pub losses: Vec<LossCount>,
 }
 
 /// The number of occurrences of one loss.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossCount {
-    /// The loss's name in the table of losses, or `loss_N` for a number that this version does not
-    /// know.
+    /// The loss's name, or `loss_N` for a number that this version does not know.
     pub name: String,
-    /// Number of occurrences. The help of each loss says what an occurrence is.
+    /// Number of occurrences. [`Loss::help`] says what an occurrence is.
     pub count: u64,
     /// Error number of the first occurrence, if there was one.
     pub errno: Option<i32>,
 }
 
 impl LossCount {
-    /// Creates a count of `count` for `loss`.
+    /// Creates a count without an error number.
     pub fn new(loss: Loss, count: u64) -> Self {
         Self { name: loss.name().to_owned(), count, errno: None }
     }
 
-    /// Returns the loss; `None` if only a later version knows it.
+    /// Returns the loss; `None` if this version does not know it.
     pub fn loss(&self) -> Option<Loss> {
         Loss::ALL.iter().copied().find(|loss| loss.name() == self.name)
     }
 
-    /// Returns how serious the loss is. A loss that this version does not know counts as one that
-    /// may distort numbers.
+    /// Returns how serious the loss is. An unknown loss may distort numbers.
     pub fn severity(&self) -> Severity {
         self.loss().map_or(Severity::Distorted, Loss::severity)
     }
@@ -75,12 +72,11 @@ impl LossCount {
     }
 }
 
-/// Adds up counts of the same loss. The result is in the order of the table of losses. Each loss
-/// keeps its first error number, and counts of 0 are left out.
+/// Adds up counts of the same loss, in the order of the table of losses. A loss keeps its first
+/// error number, and counts of 0 are left out.
 pub fn merge_losses<'a>(all: impl IntoIterator<Item = &'a LossCount>) -> Vec<LossCount> {
     let mut merged: Vec<LossCount> = Vec::new();
-    // A ledger may have been written by anybody and may contain any number of names, so the places
-    // are in a map.
+    // A map, because a damaged ledger may contain any number of names.
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for one in all.into_iter().filter(|one| one.count > 0) {
         match places.get(one.name.as_str()) {
@@ -99,8 +95,8 @@ pub fn merge_losses<'a>(all: impl IntoIterator<Item = &'a LossCount>) -> Vec<Los
     merged
 }
 
-/// Writes to a profile the losses of the run as a whole that a reader could not find by itself. The
-/// profile must have no passes, and no ledger of the run yet.
+/// Writes losses of the run as a whole that a reader could not find by itself. The profile must
+/// have no passes, and no ledger of the run yet.
 ///
 /// # Errors
 /// Fails if the profile is not writable.
@@ -131,16 +127,15 @@ impl Ledger {
         }
     }
 
-    /// Adds the numbers of a second row of the same process. A process can have a second row if the
-    /// process table was full, so that processes shared a row.
+    /// Adds a second row of the same process, which exists if the process table was full.
     pub(crate) fn add(&mut self, other: &Self) {
         self.threads = self.threads.max(other.threads);
         self.calls = self.calls.saturating_add(other.calls);
         self.losses = merge_losses(self.losses.iter().chain(&other.losses));
     }
 
-    /// Reads the ledger in `part`; returns `None` if there is none yet. A ledger that cannot be
-    /// read is itself counted as a loss.
+    /// Reads the ledger in `part`; `None` if there is none. A ledger that cannot be read counts as
+    /// a loss.
     pub(crate) fn read(part: &Dir) -> Option<Self> {
         let (text, loss) = match part.read(LEDGER_NAME, MOST_BYTES) {
             Err(e) if e.is_not_found() => return None,

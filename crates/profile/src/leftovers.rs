@@ -1,5 +1,4 @@
-//! Reads what is still in the pool: the pages that were not flushed, the counts of loops and calls,
-//! and the process table.
+//! Reads what is still in the pool: pages, counts of loops and calls, and the process table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,43 +15,39 @@ use crate::live::{ProcessId, boot_id};
 use crate::loops::{self, LoopRun};
 use crate::manifest::Manifest;
 
-/// The largest number of parts for events of plugins that one generation of a process can have.
+/// The largest number of parts for events of plugins of one generation of a process.
 pub const PLUGIN_PARTS: u32 = 1 << 14;
 
 /// One generation of a process of a run. Its part is `processes/PID-START-GENERATION`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartId {
-    /// Start time in clock ticks since boot. It is the first field, so that parts are sorted by
-    /// age.
+    /// Start time in clock ticks since boot. The first field, so that parts are sorted by age.
     pub start_time: u64,
     /// Process id.
     pub pid: u32,
-    /// Number of parts that the same process made before this one, for example before an `exec`.
+    /// Number of earlier parts of the same process, for example from before an `exec`.
     pub generation: u32,
 }
 
 impl PartId {
-    /// Returns the part to which a page belongs.
     pub(crate) fn of(header: &PageHeader) -> Self {
         let s = &header.start;
         Self { start_time: s.start_time, pid: s.pid, generation: s.generation }
     }
 
-    /// Returns the part to which a run of pages with loop counts belongs.
     pub(crate) fn of_run(run: &LoopRun) -> Self {
         let (pid, start_time, generation) = run.process;
         Self { start_time, pid, generation }
     }
 
-    /// Returns the part to which a table of exact counts belongs.
     pub(crate) fn of_table(table: &LeftTable) -> Self {
         let (pid, start_time, generation) = table.process;
         Self { start_time, pid, generation }
     }
 
-    /// Returns the id of a part for the events that profiler plugins handed over in this process.
-    /// `number` distinguishes several such parts. They are sorted after all parts that the process
-    /// itself made.
+    /// Returns the id of a part for events of profiler plugins in this process. `number`
+    /// distinguishes several such parts. They are sorted after the parts that the process itself
+    /// made.
     pub fn of_plugins(self, number: u32) -> Self {
         let after = self.generation.saturating_mul(PLUGIN_PARTS).saturating_add(number);
         Self { generation: FIRST_PLUGIN_GENERATION.saturating_add(after), ..self }
@@ -63,20 +58,19 @@ impl PartId {
         self.generation >= FIRST_PLUGIN_GENERATION
     }
 
-    /// Returns the part of the process whose plugins handed over the events in this part. Returns
-    /// `None` if this is not a part for events of plugins.
+    /// Returns the part of the process whose plugins handed over these events; `None` for other
+    /// parts.
     pub fn owner(self) -> Option<Self> {
         let after = self.generation.checked_sub(FIRST_PLUGIN_GENERATION)?;
         Some(Self { generation: after / PLUGIN_PARTS, ..self })
     }
 
-    /// Returns the number with which [`PartId::of_plugins`] made this id; `None` for other parts.
+    /// Returns the number that [`PartId::of_plugins`] got; `None` for other parts.
     pub fn plugins_number(self) -> Option<u32> {
         Some(self.generation.checked_sub(FIRST_PLUGIN_GENERATION)? % PLUGIN_PARTS)
     }
 
-    /// Returns the owner of this part if this is a part for events of plugins, and otherwise this
-    /// part.
+    /// Returns the owner of a part for events of plugins, else this part.
     pub fn of_process(self) -> Self {
         self.owner().unwrap_or(self)
     }
@@ -102,8 +96,8 @@ pub(crate) struct LeftPage {
     /// The page's number in the pool.
     pub number: usize,
     pub header: PageHeader,
-    /// A copy of the page's bytes. `None` if the page's process is dead or has ended its recording
-    /// session. The copy was made at once because a live process may continue to write.
+    /// A copy of the page's bytes, because a live process may continue to write. `None` if the
+    /// process is dead or has ended its recording session.
     pub copy: Option<Vec<u8>>,
 }
 
@@ -112,26 +106,23 @@ pub(crate) struct LeftPage {
 pub(crate) struct Leftovers {
     pub file: PoolFile,
     pub pages: Vec<LeftPage>,
-    /// Runs of pages with counts of loops.
     pub loops: Vec<LoopRun>,
-    /// Tables of exact counts.
+    /// Tables of counts of calls.
     pub tables: Vec<LeftTable>,
     pub ledgers: BTreeMap<PartId, Ledger>,
-    /// The ledger of the run as a whole: losses outside of recorded processes.
+    /// Losses outside of recorded processes.
     pub run_ledger: Ledger,
     alive: BTreeMap<ProcessId, u32>,
 }
 
 impl Leftovers {
-    /// Reads the content of a pool.
     pub fn read(file: PoolFile, manifest: &Manifest) -> io::Result<Self> {
         let same_boot = manifest.boot_id.is_empty() || manifest.boot_id == boot_id();
         let mut ledgers = BTreeMap::new();
         let mut rows = BTreeMap::new();
-        // The parts that nobody will write any more, because their recording sessions have ended,
-        // although their processes are alive.
+        // Parts of live processes whose recording sessions have ended.
         let mut left = BTreeSet::new();
-        // Only the last generation of a process can be alive, because `exec` ends the others.
+        // The last generation of a process may be alive; `exec` has ended the others.
         let mut newest: BTreeMap<ProcessId, u32> = BTreeMap::new();
         let mut meet = |id: PartId| {
             let process = ProcessId { pid: id.pid, start_time: id.start_time };
@@ -157,8 +148,7 @@ impl Leftovers {
                     meet(PartId::of(&header));
                     pages.push(LeftPage { number, header, copy: Some(bytes) });
                 }
-                // The page was claimed, but either its thread has not written to it yet, or it was
-                // already cleared.
+                // The page's thread has not written to it yet, or it was already cleared.
                 Err(PageError::NoMagic) => {}
                 Err(_) => {
                     let owner = rows.get(&row).and_then(|id| ledgers.get_mut(id));
@@ -167,8 +157,7 @@ impl Leftovers {
                     ledger.losses = merge_losses(ledger.losses.iter().chain([&torn]));
                 }
             }
-            // If the page's process is dead or has left, the bytes do not change any more, so no
-            // copy is needed.
+            // No copy is needed of bytes that do not change any more.
             if let Some(page) = pages.last_mut()
                 && page.number == number
                 && (!same_boot
@@ -197,12 +186,11 @@ impl Leftovers {
         Ok(Self { file, pages, loops, tables, ledgers, run_ledger, alive: newest })
     }
 
-    /// Returns whether this generation of the process may still write.
+    /// Whether this generation of the process may still write.
     pub fn is_alive(&self, id: PartId) -> bool {
         self.alive.get(&process_of(id)) == Some(&id.generation)
     }
 
-    /// Returns the processes that may still write.
     pub fn alive(&self) -> Vec<ProcessId> {
         self.alive.keys().copied().collect()
     }
@@ -214,8 +202,8 @@ fn process_of(id: PartId) -> ProcessId {
 
 type PageBytes = Result<(PageHeader, Vec<u8>), PageError>;
 
-/// Reads a page that may be written meanwhile. The bytes belong to the header if the header, when
-/// it is read again, still identifies the same page.
+/// Reads a page that may be written meanwhile. The bytes belong to the header if a second reading
+/// of the header still identifies the same page.
 pub(crate) fn read_page(pool: &PoolFile, number: usize) -> io::Result<PageBytes> {
     for _ in 0..16 {
         let bytes = pool.page(number)?;
@@ -232,7 +220,7 @@ pub(crate) fn read_page(pool: &PoolFile, number: usize) -> io::Result<PageBytes>
             return Ok(Ok((header, bytes)));
         }
     }
-    // The page was restarted between the two reads in all sixteen attempts. This happens only if
-    // the owner flushes the page each time, and then the records are in the file.
+    // The page was restarted in all sixteen attempts. Its owner flushes it each time, so the
+    // records are in the file.
     Ok(Err(PageError::NoMagic))
 }

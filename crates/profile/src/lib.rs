@@ -1,5 +1,5 @@
-//! Opens a profile directory and turns raw pages into columns. Code that writes tables gets batches
-//! of Arrow arrays. Code that must be fast gets vectors, which are reused for the next page.
+//! Opens a profile directory and turns raw pages into columns: batches of Arrow arrays for code
+//! that writes tables, or vectors that are reused for code that must be fast.
 //!
 //! ```text
 //!  manifest.json ───────────────► Manifest ─┐
@@ -40,11 +40,11 @@
 //! | [`writer`] | writes a profile of calls that happened elsewhere |
 //! | [`error`] | the error type, with path and reason |
 //!
-//! Invariants. No byte of a profile is trusted, and no byte makes this crate panic. A record is
-//! used only if its page is complete, and a page is used only once, however many copies of it
-//! exist. Missing or damaged data is counted as a [`model::Loss`]. Opening and reading a profile
-//! changes nothing on disk. [`collect()`] changes a profile only if the profile belongs to the
-//! caller and the pool belongs to the profile.
+//! Invariants. Damaged bytes must not make this crate panic. A record is used only if its page is
+//! complete, and a page is used once, however many copies of it exist. Missing or damaged data is
+//! counted as a [`model::Loss`]. Opening and reading a profile changes nothing on disk.
+//! [`collect()`] changes a profile only if the profile belongs to the caller and the pool belongs
+//! to the profile.
 #![forbid(unsafe_code)]
 
 pub mod activities;

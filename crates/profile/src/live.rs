@@ -6,8 +6,7 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-/// A process since the machine was last booted. Ids are used again for other processes, but the
-/// combination of an id and a start time is not.
+/// A process since the machine was booted. Ids are used again, but not with the same start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId {
     pub pid: u32,
@@ -26,14 +25,14 @@ impl ProcessId {
         Self::of(std::process::id())
     }
 
-    /// Whether the process is running or stopped. A zombie is not alive, because it never writes
-    /// again. Processes in another PID namespace cannot be seen, and count as not alive.
+    /// Whether the process is running or stopped. A zombie is not alive, because it does not write
+    /// any more. Processes in another PID namespace cannot be seen, and count as not alive.
     pub fn is_alive(self) -> bool {
         Stat::read(self.pid).is_some_and(|s| s.start_time == self.start_time && !s.zombie)
     }
 }
 
-/// The start time and the state of a process, from its `stat` file in `/proc`.
+/// From `/proc/PID/stat`.
 pub(crate) struct Stat {
     pub start_time: u64,
     zombie: bool,
@@ -44,13 +43,13 @@ impl Stat {
         Self::parse(&read_small(&format!("/proc/{pid}/stat"))?)
     }
 
-    /// Parses the line as proc_pid_stat(5) describes it, without allocating. The second field is a
-    /// name in parentheses that may contain any characters.
+    /// Parses the line (proc_pid_stat(5)) without allocating. The second field is a name in
+    /// parentheses that may contain any characters.
     pub(crate) fn parse(line: &[u8]) -> Option<Self> {
         let name_ends = line.iter().rposition(|byte| *byte == b')')?;
         let mut fields = str::from_utf8(&line[name_ends + 1..]).ok()?.split_ascii_whitespace();
         let state = fields.next()?;
-        // Field 20 is the number of threads, and field 22 is the start time. `state` is field 3.
+        // Field 20 is the number of threads, 22 the start time, and `state` is field 3.
         let threads: u64 = fields.nth(16)?.parse().ok()?;
         let start_time = fields.nth(1)?.parse().ok()?;
         // The main thread can be a zombie while the process's other threads are alive.
@@ -59,7 +58,7 @@ impl Stat {
     }
 }
 
-/// Returns the kernel's id of the current boot; empty if there is none.
+/// Returns the kernel's id of the current boot; empty if unknown.
 pub fn boot_id() -> String {
     static KNOWN: OnceLock<String> = OnceLock::new();
     let look = || {
@@ -69,8 +68,7 @@ pub fn boot_id() -> String {
     KNOWN.get_or_init(look).clone()
 }
 
-/// Reads a file that the kernel provides. The kernel does not state the size of such files, so the
-/// buffer is as large as such a file usually is.
+/// Reads a file of the kernel, which states no size for such files.
 fn read_small(path: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(1024);
     File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).ok()?;

@@ -1,5 +1,5 @@
-//! Reads the counts of instrumented loops: what each thread has counted for each id of each module.
-//! `include/counterpoint/loops.h` explains the numbers in a row.
+//! Reads the counts of instrumented loops. `include/counterpoint/loops.h` explains the numbers in a
+//! row.
 //!
 //! ```text
 //!  processes/*/loops.cps ─ frames ─┐
@@ -15,27 +15,23 @@ pub use record::loops::Callee;
 
 use crate::ledger::LossCount;
 
-/// All data about loops in a profile.
+/// The data about loops in a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loops {
-    /// Modules, ordered by process. The modules of a process are in the order in which they were
-    /// registered.
+    /// Modules, ordered by process and by their registration.
     pub modules: Vec<LoopModule>,
-    /// Rows, ordered by process. The rows of a process are in the order in which its threads began
-    /// their runs of pages.
+    /// Rows, ordered by process and by the start of their runs of pages.
     pub rows: Vec<LoopRow>,
-    /// Records of mode log. The records of one thread and module are in the order in which they
-    /// were made.
+    /// Records of mode log. Those of one thread and module are in the order in which they were
+    /// made.
     pub events: Vec<LoopEvent>,
     /// The damage that was found.
     pub losses: Vec<LossCount>,
 }
 
-/// An instrumented module (an object file or code from a JIT compiler) that was registered in a
-/// process. If a module is loaded from two files, or is compiled both by a JIT and into a file, it
-/// has two entries with the same identity. A module that is unloaded and loaded again from the same
-/// place has only one entry. In mode log, this holds only if the module gets the same address
-/// again.
+/// An instrumented module (an object file or code from a JIT compiler) of a process. A module that
+/// is loaded from two files, or is compiled both by a JIT and into a file, has two entries with the
+/// same identity. A module that is loaded again from the same place usually has one entry.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoopModule {
     /// Index of the process in the profile.
@@ -50,33 +46,28 @@ pub struct LoopModule {
     pub ids: u32,
     /// The side table, if it is embedded in the module.
     pub table: Option<String>,
-    /// The path of the executable or shared object that contains the module; `None` for a module of
-    /// a JIT compiler.
+    /// The path of the executable or shared object that contains the module; `None` for code from a
+    /// JIT.
     pub object: Option<String>,
     /// If the module is in a library of IREE: the id of the library's first export. The names of
-    /// the library's exports are the names of the module's functions.
+    /// the library's exports are those of the module's functions.
     pub export: Option<u32>,
-    /// Number of ticks in a second. NaN if the number is not known: the processor does not state
-    /// it, the profile uses another clock, and the processes of its pass recorded no two moments
-    /// that are at least a millisecond apart.
+    /// Number of ticks in a second; NaN if unknown.
     pub ticks_per_second: f64,
-    /// Mode sampled: number of hits of each id and thread that were timed before hits were chosen
-    /// at random.
+    /// Mode sampled: number of hits of each id and thread that were timed before the random ones.
     pub first: u32,
-    /// Mode sampled: the gap from one hit that was chosen at random to the next is 1 + (random &
-    /// this mask).
+    /// Mode sampled: the gap from one random hit to the next is 1 + (random & this mask).
     pub gap_mask: u32,
-    /// The cost of an empty hit, as medians of measurements. `None` in mode log, and if the module
-    /// contains no code to measure empty hits.
+    /// The medians of the measured costs of an empty hit. `None` if they were not measured.
     pub cost: Option<HitCost>,
-    /// The 10th and the 90th percentile of the same measurements.
+    /// The 10th and the 90th percentile of the measurements.
     pub cost_range: Option<[HitCost; 2]>,
-    /// Where the module's machine code is. `None` if this is not known.
+    /// Where the module's machine code is; `None` if unknown.
     pub code: Option<LoopCode>,
 }
 
-/// Where the machine code of a module is. Addresses are those of the module's ELF file. For code
-/// without a file, they are addresses in the memory of the process.
+/// Where the machine code of a module is. Addresses are those of the module's ELF file, or in the
+/// memory of the process for code without a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoopCode {
     /// The address of the module's descriptor.
@@ -85,21 +76,21 @@ pub struct LoopCode {
     pub machine: u16,
     /// The build id of the module's file; `None` if it has none.
     pub build_id: Option<Vec<u8>>,
-    /// The size of the module's file in bytes, and the time at which it was modified last (ns since
-    /// 1970). `None` if there was no file that could be opened.
+    /// The size of the module's file in bytes, and when it was modified last (ns since 1970).
+    /// `None` if there was no file that could be opened.
     pub file: Option<(u64, u64)>,
-    /// The number of the file in the profile that contains a copy of the code
+    /// The number of the file with a copy of the code
     /// ([`Profile::kept_code`](crate::Profile::kept_code)); `None` if there is no copy.
     pub kept: Option<u32>,
-    /// The pieces of code that the copy contains one after the other: for each piece, its first
-    /// address and its number of bytes. Empty if the copy is the whole ELF file.
+    /// The pieces of code that the copy contains one after the other: first address and number of
+    /// bytes. Empty if the copy is the whole ELF file.
     pub pieces: Vec<(u64, u64)>,
-    /// The functions in libraries that the code calls, if it is code without a file.
+    /// The functions in libraries that code without a file calls.
     pub callees: Vec<Callee>,
 }
 
-/// The cost of an empty hit (one start and one end) of a module, in ticks. A kind of hit that does
-/// not exist in the module's mode has 0.
+/// The cost of an empty hit of a module, in ticks. A kind of hit that the module's mode does not
+/// have costs 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HitCost {
     /// The duration that is measured for an empty hit.
@@ -108,8 +99,7 @@ pub struct HitCost {
     pub timed: f64,
     /// The total time of an empty hit that is only counted.
     pub counted: f64,
-    /// The additional time for reading counters at the start and at the end of a hit. The time of
-    /// the hit itself contains no part of it.
+    /// The additional time for reading counters, which is outside of the hit's own time.
     pub reading: f64,
 }
 
@@ -130,47 +120,45 @@ pub struct LoopRow {
     pub begun: u64,
     /// Number of timed hits that ended.
     pub ended: u64,
-    /// The sum of the inclusive times of the hits in `ended`, in ticks.
+    /// The inclusive time of the hits in `ended`, in ticks.
     pub ticks: u64,
-    /// Sum of the squares of the times of the hits in `ended`.
+    /// Sum of the squares of the times in `ticks`.
     pub squares: u128,
-    /// Mode timed: the part of `ticks` that was spent in instrumented loops directly inside of this
-    /// one. Mode sampled: the longest time in `ticks`; 0 if it is not known.
+    /// Mode timed: the part of `ticks` that was spent in instrumented loops directly inside. Mode
+    /// sampled: the longest time in `ticks`; 0 if unknown.
     pub child_ticks: u64,
     /// Sum of the iterations of the hits in `iterated`.
     pub iterations: u64,
     /// Number of hits whose iterations are known.
     pub iterated: u64,
-    /// Mode sampled: the value of `ended` when the first hit began that was chosen at random.
+    /// Mode sampled: the value of `ended` when the first randomly chosen hit began.
     pub first_ended: u64,
-    /// The sum of the times of the hits in `first_ended`, in ticks.
+    /// The value of `ticks` at the moment of `first_ended`.
     pub first_ticks: u64,
-    /// Sum of the squares of the times of the hits in `first_ended`.
+    /// The value of `squares` at the moment of `first_ended`.
     pub first_squares: u128,
     /// Number of timed hits for which counters were read.
     pub counted: u64,
     /// What the hits in `counted` added to each counter of the process's pass; empty if no counters
     /// were read.
     pub counters: Vec<u64>,
-    /// The iterations of single hits. `None` if there are none, if the user did not ask for them,
-    /// and in mode log.
+    /// The iterations of single hits, if they were kept.
     pub trips: Option<LoopTrips>,
 }
 
-/// The iterations of the single hits that [`LoopRow::iterated`] counts.
+/// The iterations of single hits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoopTrips {
     /// The smallest number of iterations of a hit.
     pub least: u64,
     /// The largest number of iterations of a hit.
     pub most: u64,
-    /// Mode sampled: the sum of the iterations of the hits that ended before the first hit began
-    /// that was chosen at random.
+    /// Mode sampled: the sum of the iterations of the hits that ended before the first randomly
+    /// chosen hit began.
     pub first: u64,
     /// A histogram of the hits by their numbers of iterations. Bucket 0 counts the hits with 0
-    /// iterations, and bucket `b` counts the hits with 2^(b-1) to 2^b - 1 iterations. The 64th
-    /// bucket counts all hits with at least 2^62 iterations. Empty if the user did not ask for it
-    /// (`run --loops=trips`).
+    /// iterations, and bucket `b` those with 2^(b-1) to 2^b - 1. The 64th bucket has no upper end.
+    /// Empty without `run --loops=trips`.
     pub buckets: Vec<u64>,
 }
 
@@ -184,9 +172,9 @@ pub struct LoopEvent {
     /// The id of the function or loop.
     pub id: u32,
     pub end: bool,
-    /// Where the instrumented code called the runtime's handler (a return address). For a module in
-    /// a file, this is the ELF virtual address, relative to where the object is loaded. For a
-    /// module in anonymous memory, it is the address in memory.
+    /// The return address of the call to the runtime's handler. For a module in a file, it is the
+    /// ELF virtual address, relative to where the object is loaded; otherwise, it is the address in
+    /// memory.
     pub address: u64,
     /// The time of the event in ticks.
     pub ticks: u64,

@@ -6,11 +6,11 @@
 //!                           pool = null ◄── pool_collected ┘
 //! ```
 //!
-//! `env` and `session` write the manifest in their own process. Under `run`, the child process
-//! writes it before it executes the program (`announce.rs`), and `run` writes it again at the end.
+//! `env` and `session` write the manifest themselves. Under `run`, the child process writes it
+//! before it executes the program (`announce.rs`), and `run` writes it again at the end.
 //!
-//! The manifest is always replaced as a whole (temporary file, then rename), so a reader sees
-//! either the old or the new one. `docs/schema.md` describes every field.
+//! The manifest is replaced as a whole (temporary file, then rename), so a reader sees either the
+//! old or the new one. `docs/schema.md` describes the fields.
 
 mod announce;
 
@@ -30,9 +30,9 @@ pub use announce::Announcement;
 
 /// Name of the manifest in a profile directory.
 pub const MANIFEST_NAME: &str = "manifest.json";
-/// Maximum size in bytes of a manifest that is read. The manifests that we write take a few KiB.
+/// Maximum size of a manifest in bytes. Those that we write take a few KiB.
 const MOST_BYTES: u64 = 1 << 24;
-/// The version of the manifest that this program writes and reads.
+/// The version of the manifest.
 pub const MANIFEST_SCHEMA: &str = "counterpoint.manifest/1";
 
 /// The content of the manifest.
@@ -41,135 +41,122 @@ pub const MANIFEST_SCHEMA: &str = "counterpoint.manifest/1";
 pub struct Manifest {
     /// The schema of the file: [`MANIFEST_SCHEMA`].
     pub schema: String,
-    /// The profile's random id: 32 hexadecimal digits. The profile's pool contains the same id.
-    /// Empty in imported profiles, which have no pool.
+    /// The profile's random id, as in its pool: 32 hexadecimal digits. Empty in imported profiles.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub id: String,
-    /// Version of Counterpoint that made the profile.
+    /// The version of Counterpoint that made the profile.
     pub program_version: String,
     /// The command that made the profile.
     pub origin: Origin,
     /// Whether the recording is over.
     pub state: State,
-    /// The time at which the recording was prepared, in ns since 1970-01-01 UTC.
+    /// When the recording was prepared, in ns since 1970-01-01 UTC.
     pub created_unix_ns: u64,
     /// Name of the machine.
     pub host: String,
     /// Release of the kernel.
     pub kernel: String,
-    /// The kernel's boot id (`/proc/sys/kernel/random/boot_id`). Process ids and pools have a
-    /// meaning only within one boot. Empty if the id is unknown.
+    /// The kernel's boot id (`/proc/sys/kernel/random/boot_id`); empty if unknown. Process ids and
+    /// pools have a meaning only within one boot.
     pub boot_id: String,
     /// CPU model as the kernel names it.
     pub cpu_model: String,
     /// Number of logical CPUs that are online.
     pub logical_cpus: u32,
-    /// Arguments of the recorded program, beginning with its name; empty for `env`.
+    /// Arguments of the recorded program, with its name; empty for `env`.
     pub command: Vec<String>,
     /// Directory in which the program was started.
     pub working_directory: String,
-    /// A description of the environment for people, for example a container or a virtual machine.
+    /// The environment, for people: for example a container or a virtual machine.
     pub environment: Option<String>,
-    /// The clock of all ticks: `tsc` or `monotonic`.
+    /// The clock of the ticks.
     pub clock: Clock,
-    /// The counters in the order of the run. Counters of the same group are adjacent.
+    /// The counters in the order of the run. Those of a group are adjacent.
     pub counters: Vec<CounterInfo>,
-    /// Metrics that the user requested for the recording. They have been checked against the
-    /// counters.
+    /// Metrics that the user requested, checked against the counters.
     pub metrics: Vec<MetricInfo>,
-    /// Number of passes. Each pass is one run of the program with other counters than the other
-    /// passes, and is stored as a separate profile in `passes/1`, `passes/2` and so on. 0 if this
-    /// profile is a single recording.
+    /// Number of passes; 0 for a single recording. A pass is a run of the program with other
+    /// counters, stored as a profile in `passes/1`, `passes/2` and so on.
     pub passes: u32,
-    /// The names of the profiles that were merged into this one. Each of them is stored as a
-    /// complete profile in `merged/1`, `merged/2` and so on.
+    /// The names of the profiles that were merged into this one. They are stored in `merged/1`,
+    /// `merged/2` and so on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<String>,
-    /// Whether the counters may be multiplexed on the PMU (`run --multiplex`). If so, reports scale
-    /// the values of counters that counted only part of the time, and mark them as estimates.
+    /// Whether the counters may be multiplexed on the PMU (`run --multiplex`). If so, reports show
+    /// estimates for counters that counted only part of the time.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub multiplex: bool,
     /// The part of each thread's processor time that recording was allowed to take (`run
-    /// --budget`), from 0 to 1. With a budget, only some calls are timed (with a budget of 0,
-    /// none), and the others are counted or estimated (see `exact_counts`). Absent if every call
-    /// was recorded.
+    /// --budget`), from 0 to 1. With a budget, only some calls are timed. Absent if every call was
+    /// to be recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
     /// Whether numbers of calls had to be exact (`run --exact-counts`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exact_counts: bool,
-    /// The time that the counters add to each context switch of a thread, which `run` measured
-    /// before the program started. Absent without counters, in a run with a budget, or if it could
-    /// not be measured.
+    /// The time that the counters add to each context switch of a thread, measured before the
+    /// program started. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch_cost: Option<SwitchCost>,
     /// Processor time that the process of `counterpoint run` had used when the recorded program
-    /// ended, in ns. The program runs in another process. Absent if `run` did not see the program
-    /// end.
+    /// ended, in ns. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_cpu_ns: Option<u64>,
-    /// The rank of the processes in a distributed job, if `run --rank` or the launcher of `run`
-    /// gave one. A process whose own launcher gives a rank has that rank instead.
+    /// The rank of the processes in a distributed job, from `run --rank` or the launcher of `run`.
+    /// A process whose own launcher gives a rank has that one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
-    /// The number of ranks of the job; absent if it is not known.
+    /// The number of ranks of the job; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub world_size: Option<u32>,
-    /// The name that the launcher of `run` gave the job. If a process's own launcher gives a name,
-    /// the process has that name instead. Absent if the job has no name.
+    /// The name that the launcher of `run` gave the job, if any. A process whose own launcher gives
+    /// a name has that one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_name: Option<String>,
     /// The labels that the user gave the run (`run --label`), by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// The place of the run in a series (`run --repeat`). Absent if the run is not part of a
-    /// series.
+    /// The place of the run in a series (`run --repeat`), if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub series: Option<Place>,
-    /// Patterns for the names of the exported functions that were recorded; an empty list means all
-    /// of them.
+    /// Patterns for the names of the exported functions to record; empty for all.
     pub filters: Vec<String>,
-    /// Whether counters were also read for bookkeeping ops of virtual machines (`run
-    /// --bookkeeping`).
+    /// Whether counters were also read for bookkeeping ops (`run --bookkeeping`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub bookkeeping: bool,
     /// Files of the profiler plugins that programs should load (`--plugin`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub plugins: Vec<String>,
-    /// Whether these plugins got an id for each op (`--plugin-ids`).
+    /// Whether plugins got an id for each op (`--plugin-ids`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub plugin_ids: bool,
-    /// The path of the pool with the data that is not in the profile yet; `null` after the pool was
-    /// collected.
+    /// The path of the pool; `null` after it was collected.
     pub pool: Option<PathBuf>,
-    /// Whether everything in the pool is also in the profile, so that the pool only has to be
-    /// deleted.
+    /// Whether everything in the pool is also in the profile, so that it only has to be deleted.
     pub pool_collected: bool,
-    /// Processes that keep the recording open as long as they are alive, whether or not they have
-    /// recorded anything, such as `run` itself and the program that it started.
+    /// Processes that keep the recording open while they are alive, such as `run` itself and the
+    /// program that it started.
     pub watch: Vec<ProcessId>,
-    /// How the program ended; `null` while it runs, and if `run` did not start it.
+    /// How the program ended; `null` if unknown.
     pub exit: Option<Exit>,
-    /// Snapshots of all clocks. The command that made the profile took them, at the start and at
-    /// the end of the recording if it could.
+    /// Snapshots of all clocks at the start and, if possible, at the end of the recording.
     pub snapshots: Vec<Moment>,
     /// Notes for the reader, for example that default counters were left out.
     pub notes: Vec<String>,
 }
 
-/// The time that a run's counters add to a context switch. It was measured with two threads that
-/// wake each other on one CPU, with and without the counters. All times are CPU times in ns.
+/// The time that a run's counters add to a context switch, in ns of CPU time. It was measured with
+/// two threads that wake each other on one CPU, with and without the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SwitchCost {
-    /// Number of switches that were made with counters. As many switches were made without
-    /// counters.
+    /// Number of switches with counters, and also of those without.
     pub switches: u64,
-    /// Cost of a switch without counters: the median over all batches.
+    /// The median cost of a switch without counters.
     pub bare_ns: f64,
-    /// Cost that the counters add to a switch: the median over all batches.
+    /// The median cost that the counters add to a switch.
     pub added_ns: f64,
-    /// The smallest and the largest additional cost of any batch.
+    /// The smallest and the largest additional cost of a batch.
     pub added_range_ns: [f64; 2],
 }
 
@@ -177,21 +164,19 @@ pub struct SwitchCost {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// `counterpoint run`. The recording is over when the program and its children have ended.
+    /// `counterpoint run`. The recording ends with the program and its children.
     #[default]
     Run,
     /// `counterpoint env`. The recording stays open for programs that are started by hand, until it
     /// is closed.
     Env,
-    /// The variables of IREE's original call hook (`docs/hook.md`). The recording is over when the
-    /// process that had these variables, and its children, have ended. Users see such a profile
-    /// only if that process did not end normally.
+    /// The variables of IREE's original call hook (`docs/hook.md`). The recording ends with the
+    /// process that had these variables, and its children.
     Hook,
-    /// A session that a program begins and ends itself (`counterpoint session`). The recording is
-    /// over when the program says so or has ended.
+    /// A session that a program begins and ends itself (`counterpoint session`). The recording also
+    /// ends with the program.
     Session,
-    /// `counterpoint trace import`: the calls come from another program's trace. The recording is
-    /// over from the start.
+    /// `counterpoint trace import`: the calls come from another program's trace.
     Import,
 }
 
@@ -201,7 +186,7 @@ pub enum Origin {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// The program after `--`. It is also the side of a series with one program.
+    /// The program after `--`, also in a series with one program.
     #[default]
     A,
     /// The program that `--against` names.
@@ -226,7 +211,7 @@ impl Side {
     }
 }
 
-/// The place of a run in its series. The manifest of each run in a series has one.
+/// The place of a run in its series.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Place {
@@ -238,7 +223,7 @@ pub struct Place {
     pub round: u32,
     /// The position of the run in its round, from 1.
     pub position: u32,
-    /// The random seed that determines the order of all rounds.
+    /// The random seed of the order of the rounds.
     pub seed: u64,
 }
 
@@ -246,15 +231,14 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// The recording is not over, or the command that records was killed before it could say so.
+    /// The recording is not over, or the recording command was killed.
     #[default]
     Recording,
-    /// The recording is over: `run` has seen the program end, the session has ended, or the profile
-    /// was imported.
+    /// The recording is over.
     Finished,
 }
 
-/// How a program ended. Exactly one of `code` and `signal` is present.
+/// How a program ended. Either `code` or `signal` is present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Exit {
@@ -303,8 +287,7 @@ pub struct CounterInfo {
     pub unit: String,
     /// The number of the group with which the counter was read, from 0.
     pub group: u16,
-    /// Whether the counter's values come from a test script; its times then have nothing to do with
-    /// CPUs.
+    /// Whether the values come from a test script. The times then have nothing to do with CPUs.
     #[serde(default)]
     pub simulated: bool,
     /// The pass in which the counter was counted, from 1; `null` or absent without passes.
@@ -313,7 +296,7 @@ pub struct CounterInfo {
 }
 
 impl CounterInfo {
-    /// Returns the unit. A unit that this version does not know is returned as [`Unit::Count`].
+    /// Returns the unit; [`Unit::Count`] if this version does not know it.
     pub fn unit(&self) -> Unit {
         (0..=u8::MAX)
             .map_while(Unit::from_u8)
@@ -332,13 +315,13 @@ impl CounterInfo {
     }
 }
 
-/// A metric as the manifest lists it. [`model::Metric::of`] parses it.
+/// A metric as the manifest lists it, for [`model::Metric::of`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MetricInfo {
     /// The name that reports show.
     pub name: String,
-    /// The expression as the user typed it, including the unit.
+    /// The expression as the user typed it, with the unit.
     pub expression: String,
 }
 
@@ -401,8 +384,7 @@ impl Manifest {
         Self { schema: MANIFEST_SCHEMA.to_owned(), ..Self::default() }
     }
 
-    /// Returns the place in a distributed job that [`Manifest::rank`] and [`Manifest::world_size`]
-    /// describe.
+    /// Returns the place in a distributed job.
     pub fn job(&self) -> Option<Job> {
         let rank = self.rank?;
         Some(Job { rank, size: self.world_size.filter(|size| *size > rank) })
@@ -411,9 +393,7 @@ impl Manifest {
     /// Reads the manifest of the profile in `dir`.
     ///
     /// # Errors
-    /// Fails if the directory or the file does not exist, if the file is not a regular file
-    /// ([`ErrorKind::Refused`]), is too long or is not JSON, or if it has another schema version or
-    /// too many counters.
+    /// Fails if the file cannot be read, or is not a manifest of this schema version.
     pub fn read(dir: &Path) -> Result<Self> {
         match Dir::open(dir) {
             Ok(opened) => Self::read_in(&opened),
@@ -424,7 +404,7 @@ impl Manifest {
         }
     }
 
-    /// Does what [`Manifest::read`] does, for a directory that is already open.
+    /// [`Manifest::read`] for a directory that is already open.
     ///
     /// # Errors
     /// Same as for [`Manifest::read`].
@@ -437,8 +417,7 @@ impl Manifest {
             }
             other => other?,
         };
-        // The schema version is checked first, because everything else may differ in another
-        // version.
+        // The schema version is checked first, because the rest may differ in another version.
         let value: serde_json::Value =
             serde_json::from_slice(&text).map_err(Error::on("read", &path))?;
         let found = value.get("schema").and_then(|s| s.as_str()).unwrap_or_default();
@@ -462,7 +441,7 @@ impl Manifest {
         self.write_in(&Dir::open(dir)?)
     }
 
-    /// Writes the manifest into the profile `dir`: see [`Manifest::write`].
+    /// [`Manifest::write`] for a directory that is already open.
     ///
     /// # Errors
     /// Same as for [`Manifest::write`].
@@ -471,12 +450,12 @@ impl Manifest {
     }
 }
 
-/// Writes `value` as JSON to the file with this name. An existing file is replaced.
+/// Writes `value` as JSON. An existing file is replaced.
 pub(crate) fn replace_json(dir: &Dir, name: &str, value: &impl Serialize) -> Result<()> {
     dir.replace(name, &json_of(dir, name, value)?)
 }
 
-/// Returns the JSON text of `value`. `name` is the name of the file, for messages.
+/// Returns the JSON text of `value`. `name` is for messages.
 fn json_of(dir: &Dir, name: &str, value: &impl Serialize) -> Result<Vec<u8>> {
     let text = serde_json::to_vec_pretty(value);
     let mut text = text.map_err(Error::on("write", &dir.path_of(name)))?;

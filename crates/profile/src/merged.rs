@@ -1,5 +1,4 @@
-//! Defines profiles of several recordings: the ranks of a distributed job, or programs on several
-//! machines.
+//! Profiles of several recordings: the ranks of a distributed job, or programs on several machines.
 //!
 //! ```text
 //!  x.cpt/manifest.json   merged = ["rank0.cpt", "rank1.cpt"]
@@ -7,18 +6,18 @@
 //!        merged/2/
 //! ```
 //!
-//! Each profile in `merged/` is a *member*, and is kept as it was recorded. When the merged profile
-//! is opened, it has the processes of all members.
+//! A profile in `merged/` is a *member*, kept as it was recorded. The merged profile has the
+//! processes of all members.
 //!
-//! **Clocks.** If members were recorded in the same boot of the same machine with the same clock,
-//! their ticks can be compared directly. Ticks of other members are converted when they are read.
-//! All moments are then on the clock of the member whose machine was started first. Within one
-//! boot, the conversion uses `CLOCK_MONOTONIC`; otherwise, it uses `CLOCK_REALTIME`. How well
-//! `CLOCK_REALTIME` agrees between machines is not known.
+//! **Clocks.** Ticks of members from the same boot of the same machine with the same clock can be
+//! compared directly. Other ticks are converted when they are read, to the clock of the member
+//! whose machine was started first. Within one boot, the conversion uses `CLOCK_MONOTONIC`;
+//! otherwise, it uses `CLOCK_REALTIME`. How well `CLOCK_REALTIME` agrees between machines is not
+//! known.
 //!
 //! **Counters.** The profile has the counters of all members. Counters of two members are the same
-//! counter if their names, units and passes are equal. Groups with a common counter become one
-//! group. If a member did not count a counter, its values are missing there, and not 0.
+//! if their names, units and passes are equal. Groups with a common counter become one group. Where
+//! a member did not count a counter, its values are missing, and not 0.
 
 use model::MAX_COUNTERS;
 use serde::{Deserialize, Serialize};
@@ -41,16 +40,16 @@ pub struct Member {
     pub aligned: Aligned,
 }
 
-/// Copies a profile: its directories and regular files. Holes in files stay holes.
+/// Copies the directories and regular files of a profile. Holes in files stay holes.
 ///
 /// # Errors
-/// Fails if the profile contains anything else, if its directories are nested more than a few
-/// levels deep, or if `to` is not writable.
+/// Fails if the profile contains anything else, if its directories are nested too deeply, or if
+/// `to` is not writable.
 pub fn copy(from: &Dir, to: &Dir) -> Result<()> {
     copy_within(from, to, MOST_DEPTH)
 }
 
-/// Maximum depth of nested directories. The deepest files of a pass are
+/// Maximum depth of directories. The deepest files of a pass are
 /// `passes/1/activities/NAME/events.arrows`.
 const MOST_DEPTH: u32 = 8;
 
@@ -80,8 +79,8 @@ fn copy_within(from: &Dir, to: &Dir, depth: u32) -> Result<()> {
 pub struct Aligned {
     /// The method of the conversion.
     pub by: AlignedBy,
-    /// The largest possible error of the member's times, in ns, relative to the times of the member
-    /// that is aligned by `first`; `None` if it is not known.
+    /// The largest possible error of the member's times relative to the first member's, in ns;
+    /// `None` if unknown.
     pub uncertainty_ns: Option<f64>,
 }
 
@@ -89,21 +88,21 @@ pub struct Aligned {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AlignedBy {
-    /// This is the member to whose clock the times of the others are converted.
+    /// The member to whose clock the others are converted.
     First,
-    /// The member was recorded with the profile's clock, in the same boot of the same machine, so
-    /// no conversion is needed.
+    /// The member has the profile's clock, in the same boot of the same machine. No conversion is
+    /// needed.
     SameClock,
-    /// By `CLOCK_MONOTONIC` in the snapshots of both members, which were recorded in the same boot
-    /// of the same machine.
+    /// By `CLOCK_MONOTONIC` in the snapshots of both members, from the same boot of the same
+    /// machine.
     Monotonic,
     /// By `CLOCK_REALTIME` in the snapshots of both members.
     Realtime,
 }
 
-/// Combines the counters of several recordings to the counters of one profile. Also returns, for
-/// each recording, the index of each of its counters in the result. Returns `None` if there are too
-/// many counters, or if recordings have the same counters in contradicting orders.
+/// Combines the counters of several recordings. Also returns, for each recording, the index of each
+/// of its counters in the result. `None` if there are too many counters, or if their orders
+/// contradict each other.
 pub fn unite(all: &[&[CounterInfo]]) -> Option<(Vec<CounterInfo>, Vec<Vec<usize>>)> {
     let mut groups: Vec<Vec<CounterInfo>> = Vec::new();
     for counters in all {
@@ -136,7 +135,7 @@ pub fn unite(all: &[&[CounterInfo]]) -> Option<(Vec<CounterInfo>, Vec<Vec<usize>
     Some((united.clone(), places.collect::<Option<_>>()?))
 }
 
-/// Returns whether two counters are the same, apart from the number of their group.
+/// Whether two counters are the same, apart from their group's number.
 fn is_same(a: &CounterInfo, b: &CounterInfo) -> bool {
     (&a.name, &a.unit, a.simulated, a.pass) == (&b.name, &b.unit, b.simulated, b.pass)
 }
@@ -145,8 +144,8 @@ fn has_common(a: &[CounterInfo], b: &[CounterInfo]) -> bool {
     a.iter().any(|counter| b.iter().any(|other| is_same(counter, other)))
 }
 
-/// Returns the counters of both groups, in an order that does not contradict the order of either
-/// group. Returns `None` if there is no such order.
+/// Returns the counters of both groups, in an order that contradicts neither; `None` if there is
+/// none.
 fn weave(known: &[CounterInfo], more: &[CounterInfo]) -> Option<Vec<CounterInfo>> {
     let (mut all, mut from) = (known.to_vec(), 0);
     for counter in more {

@@ -1,14 +1,9 @@
-//! Defines ops: what reports show as one function or op, regardless of how often a program loaded
-//! it.
+//! Defines ops: what reports show as one function or op, however often a program loaded it.
 //!
 //! An export id belongs to one process. The same function in another process, or in a module that
-//! was loaded again, has another id but is the same op. Two exports are the same op if everything
-//! that the compiler recorded about them is equal: library name, export name, tag, source location,
-//! workgroup size, numbers of bindings and constants, local memory, and the description of the
-//! host. So functions with equal names in two different models are different ops if one of these
-//! properties differs. For a host that calls ops itself, two exports are the same op if their
-//! names, arguments, devices and roles, whether they are asynchronous, the names of their machines
-//! (instances of the host) and the descriptions of the host are equal.
+//! was loaded again, has another id but is the same op. Two exports are the same op if all that is
+//! known about them is equal: the fields of [`Op`] and the description of the host. So functions
+//! with equal names in two models usually differ.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,18 +14,18 @@ use record::meta::{Export, Library, OpExport, Role};
 /// Index of an op in [`Ops`].
 pub type OpId = u32;
 
-/// Everything to which the calls of a process may refer: its hosts with their numbers, its
-/// libraries, and the exports of its hosts that call ops.
+/// To what the calls of a process may refer: its hosts with their numbers, its libraries, and the
+/// exports of its hosts.
 pub(crate) type Exporting<'a> = (&'a [(u8, Host)], &'a [Library], &'a [OpExport]);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Op {
-    /// Name of the exported function or op; never empty.
+    /// Name of the exported function or op; not empty.
     pub name: String,
-    /// Name that the compiler gave the library. All ops of a library share one string. Otherwise, a
+    /// Name that the compiler gave the library. The ops of a library share one string. Otherwise, a
     /// small profile with one long name and many exports would need very much memory.
     pub library: Arc<str>,
-    /// The tag that the compiler gave the function. It is often empty.
+    /// The tag that the compiler gave the function; often empty.
     pub tag: String,
     /// Source file of the function; empty if the compiler did not store it.
     pub source_path: String,
@@ -38,18 +33,18 @@ pub struct Op {
     pub source_line: u32,
     /// The role of the op's calls.
     pub role: Role,
-    /// Types and shapes of the op's tensor arguments; may be empty. See [`OpExport::arguments`].
+    /// Types and shapes of the op's tensor arguments; see [`OpExport::arguments`].
     pub arguments: String,
     /// Device of the op's last tensor argument (`cpu0`); may be empty.
     pub device: String,
-    /// Whether the op's calls return before the device has finished. If so, the durations contain
-    /// only the launches.
+    /// Whether calls may return before the device has finished. Then the durations contain only the
+    /// launches.
     pub asynchronous: bool,
-    /// Whether the op is a bookkeeping op of its host ([`Host::is_bookkeeping`]).
+    /// See [`Host::is_bookkeeping`].
     pub bookkeeping: bool,
     /// Index of the op's host in [`Ops::hosts`].
     pub host: u32,
-    /// The name that tables show, if it differs from `name`: see [`Host::shown_name`].
+    /// See [`Host::shown_name`].
     shown: Option<Box<str>>,
     workgroup_size: [u32; 3],
     bindings: u32,
@@ -102,14 +97,14 @@ impl Op {
         }
     }
 
-    /// Returns the name that tables show. A host may give some calls names that differ in their
-    /// number (`ProfilerStep#7`), although all of these calls belong to one row, `ProfilerStep*`.
+    /// Returns the name that tables show. Calls whose names differ only in a number
+    /// (`ProfilerStep#7`) may share a row, `ProfilerStep*`.
     pub fn shown_name(&self) -> &str {
         self.shown.as_deref().unwrap_or(&self.name)
     }
 
-    /// Returns whether a pattern matches the op's name, in its readable form or as the compiler
-    /// wrote it, or the name followed by the role, as tables show it: `aten::mm (task)`.
+    /// Returns whether a pattern matches the op's name, recorded or readable, or the name with the
+    /// role: `aten::mm (task)`.
     pub fn is_called(&self, glob: &str) -> bool {
         let with_role = || match self.role {
             Role::Workgroup | Role::Op => None,
@@ -129,28 +124,26 @@ impl Op {
     }
 }
 
-/// Returns the beginning of a library's name. The names of the library's unnamed exports contain
-/// it.
+/// Returns the beginning of a library's name, for the names of its unnamed exports.
 fn beginning(name: &str) -> &str {
     const LONGEST: usize = 255;
     let end = (0..=name.len().min(LONGEST)).rfind(|end| name.is_char_boundary(*end));
     &name[..end.unwrap_or(0)]
 }
 
-/// The ops of a profile, numbered process by process. The functions of a process's libraries come
-/// first.
+/// The ops of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct Ops {
     ops: Vec<Op>,
-    /// The distinct descriptions of hosts; the first one describes an unknown host.
+    /// The distinct descriptions of hosts; the first one is an unknown host.
     hosts: Vec<Host>,
     by_export: Vec<Exports>,
-    /// For each op: the first op that shares a table row with it.
+    /// For each op: the first op in its table row.
     rows: Vec<OpId>,
 }
 
-/// The ops of a process's exports. Recorders number exports from 0, so nearly all exports are in
-/// `list`, which is read for every call.
+/// The ops of a process's exports. Recorders number exports from 0, so most are in `list`, which is
+/// read for every call.
 #[derive(Clone, Debug, Default)]
 struct Exports {
     list: Vec<Option<OpId>>,
@@ -158,8 +151,8 @@ struct Exports {
 }
 
 impl Exports {
-    /// The list may have this many places for each export. An export whose number is beyond that is
-    /// stored in `beyond`.
+    /// The list may have this many places for each export. Exports with higher numbers are in
+    /// `beyond`.
     const SPARSEST: usize = 4;
 
     fn new(all: &[(u32, OpId)]) -> Self {
@@ -188,16 +181,14 @@ impl Exports {
 }
 
 impl Ops {
-    /// Gives numbers to the ops of each process: first to those of its libraries, then to those of
-    /// its machines.
+    /// Numbers the ops process by process, those of its libraries first.
     pub(crate) fn new<'a>(processes: impl IntoIterator<Item = Exporting<'a>>) -> Self {
         let mut known: HashMap<Op, OpId> = HashMap::new();
         let mut result = Self { hosts: vec![Host::UNKNOWN], ..Self::default() };
         let mut known_hosts: HashMap<&Host, u32> = HashMap::new();
         for (hosts, libraries, exports) in processes {
             let mut all = Vec::new();
-            // If several hosts have the same number, or several libraries the same id, the first
-            // one is used.
+            // The first host with a number, or library with an id, is used.
             let mut numbers: HashMap<u8, u32> = HashMap::new();
             for (number, host) in hosts {
                 let place = *known_hosts.entry(host).or_insert_with(|| {
@@ -244,14 +235,13 @@ impl Ops {
         result
     }
 
-    /// Returns the op of an export. `process` is the index of the export's process. Returns `None`
-    /// if the export's metadata is missing.
+    /// Returns the op of an export of the process with this index; `None` if its metadata is
+    /// missing.
     pub fn of(&self, process: usize, export: u32) -> Option<OpId> {
         self.by_export.get(process)?.get(export)
     }
 
-    /// Returns the op whose table row contains this op. It is the op itself, or the first of
-    /// several ops whose names differ only in their number ([`Op::shown_name`]).
+    /// Returns the op whose table row contains this op: itself, or the first of the ops in the row.
     pub fn row_of(&self, op: OpId) -> OpId {
         self.rows.get(op as usize).copied().unwrap_or(op)
     }
@@ -267,13 +257,13 @@ impl Ops {
         self.hosts.get(op.host as usize).unwrap_or(&Host::UNKNOWN)
     }
 
-    /// Returns the descriptions of the hosts of all processes, without duplicates. [`Op::host`] is
-    /// an index in this list. The first description is that of an unknown host.
+    /// Returns the distinct descriptions of hosts. [`Op::host`] is an index in this list. The first
+    /// one is an unknown host.
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
     }
 
-    /// Returns all ops in the order of their numbers.
+    /// Returns the ops in the order of their numbers.
     pub fn all(&self) -> &[Op] {
         &self.ops
     }
@@ -310,7 +300,7 @@ mod tests {
             ticks: 0,
             exports: Vec::new(),
         };
-        // In an imported trace, ops are stored as functions of a library.
+        // In an imported trace, ops are functions of a library.
         let steps = ["ProfilerStep#4", "ProfilerStep#5", "mm"];
         let function =
             |id: u32| Export { id, name: steps[id as usize].into(), ..Export::default() };
@@ -332,8 +322,7 @@ mod tests {
         let exports = Exports::new(&all[..4]);
         let found = [0, 1, 2, 14, 15, 16, 17, u32::MAX].map(|export| exports.get(export));
         assert_eq!(found, [Some(7), None, Some(8), None, Some(9), Some(10), None, None]);
-        // If a file has several entries for an export, the last entry is used. This also holds for
-        // exports with numbers far beyond the end of the list.
+        // The last entry for an export is used.
         let exports = Exports::new(&all);
         assert_eq!([2, 16, u32::MAX].map(|e| exports.get(e)), [Some(12), Some(10), Some(11)]);
         assert_eq!(exports.list.len(), 17);

@@ -1,4 +1,4 @@
-//! Defines profiles of several passes. Each pass is a run of the same program with other counters.
+//! Defines profiles of several passes: runs of the same program with other counters.
 //!
 //! ```text
 //!  x.cpt/manifest.json   passes = 2
@@ -7,12 +7,10 @@
 //!        tracks/         sampled over all passes
 //! ```
 //!
-//! Each pass is recorded, collected and recovered as a separate profile. When the profile is
-//! opened, it has the processes of all passes. Its counters are those of the first pass, then those
-//! of the second pass, and so on. They get new group numbers, so no group and no ratio combines
-//! counters of two passes. If an earlier pass has a counter with the same name, the number of the
-//! pass is appended to the name: `task-clock@2`. Functions in different passes are the same op
-//! under the same conditions as functions in different processes.
+//! A pass is recorded, collected and recovered as a separate profile. The opened profile has the
+//! processes and the counters of all passes, in the order of the passes. The counters get new group
+//! numbers, so no group and no ratio combines counters of two passes. If an earlier pass has a
+//! counter with the same name, the number of the pass is appended to the name: `task-clock@2`.
 
 use std::path::{Path, PathBuf};
 
@@ -25,13 +23,13 @@ use crate::safe_dir::Dir;
 /// The directory in a profile that contains the passes.
 pub const PASSES_NAME: &str = "passes";
 
-/// Returns the directory of pass `number` of the profile in `dir`. Passes are numbered from 1.
+/// Returns the directory of pass `number` (from 1) of the profile in `dir`.
 pub fn pass_dir(dir: &Path, number: u32) -> PathBuf {
     dir.join(PASSES_NAME).join(number.to_string())
 }
 
-/// Returns the counters of all passes, in the order that they have in a profile. Returns `None` if
-/// there are too many counters, or if their groups cannot be renumbered.
+/// Returns the counters of all passes, in the order of a profile; `None` if there are too many, or
+/// if their groups cannot be renumbered.
 pub fn join_counters(passes: &[Vec<CounterInfo>]) -> Option<Vec<CounterInfo>> {
     let mut all: Vec<CounterInfo> = Vec::new();
     for (number, counters) in (1u32..).zip(passes) {
@@ -51,12 +49,11 @@ pub fn join_counters(passes: &[Vec<CounterInfo>]) -> Option<Vec<CounterInfo>> {
     (all.len() <= MAX_COUNTERS).then_some(all)
 }
 
-/// Returns whether this error means that `run` was killed before the pass was ready.
+/// Returns whether `run` was killed before the pass was ready.
 pub(crate) fn is_not_begun(error: &Error) -> bool {
     error.is_not_found() || matches!(error.kind(), ErrorKind::NotAProfile(_))
 }
 
-/// Opens the directory of a pass.
 pub(crate) fn open_dir(root: &Dir, number: u32) -> Result<Dir> {
     root.dir(PASSES_NAME)?.dir(number.to_string())
 }
@@ -87,8 +84,8 @@ mod tests {
         assert_eq!(join_counters(&[many.clone(), many]), None, "34 counters do not fit in a mask");
     }
 
-    /// Groups of two passes must not be combined, because a report could then divide a counter of
-    /// one pass by a counter of another. (`crates/cli/tests/mutated` found this.)
+    /// If groups of two passes were combined, a report could divide a counter of one pass by a
+    /// counter of another. (`crates/cli/tests/mutated` found this.)
     #[test]
     fn groups_of_damaged_passes_stay_apart() {
         let groups = |passes: &[Vec<CounterInfo>]| -> Option<Vec<u16>> {

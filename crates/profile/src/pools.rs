@@ -5,13 +5,14 @@
 //!  x.cpt/pool/pool                                     where there is no memory file system
 //! ```
 //!
-//! A manifest contains the path of its pool, and anybody may have written the manifest. Therefore
-//! the path is accepted only if it has one of the forms above. The pool's directory and the file in
-//! it must belong to the user of the profile's directory or to the caller, and must not be links,
-//! and the file must be a pool with the profile's id. If all of this holds, the pool is read.
+//! Anybody may have written a manifest with a path of a pool. So the path must have one of these
+//! forms. The pool's directory and file must belong to the user of the profile's directory or to
+//! the caller, and must not be links, and the file must be a pool with the profile's id. Then the
+//! pool is read.
+//!
 //! Moving its data to the profile and deleting the pool needs more: the pool must belong to the
-//! caller, and must be inside of the profile, or its header must name this very directory as its
-//! profile. A copy of a profile has the same id, but does not change the pool.
+//! caller, and must be inside of the profile or name this directory as its profile. A copy of a
+//! profile has the same id, but does not change the pool.
 
 mod orphans;
 
@@ -29,22 +30,21 @@ use crate::safe_dir::Dir;
 
 pub use orphans::{Lost, Orphan, orphans};
 
-/// File name of every pool in its directory.
+/// File name of a pool in its directory.
 pub const POOL_NAME: &str = "pool";
-/// The system's directory for shared memory of all users.
+/// The system's directory for shared memory.
 pub const SHARED_MEMORY: &str = "/dev/shm";
-/// The names of all pool directories begin with this text.
+/// The beginning of the names of pool directories.
 const PREFIX: &str = "counterpoint-";
-/// Other files that `run` puts next to a pool: links to the library and to the Python package.
+/// Links next to a pool: to the library and to the Python package.
 pub(crate) const LINKS: [&str; 2] = ["libcounterpoint.so", "counterpoint"];
 
-/// Returns the id of the user who owns the files that this process creates.
+/// Returns the user id of files that this process creates.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Returns the directories in which pools of this user are made, the best one first. Some of them
-/// may not exist.
+/// Returns the directories for pools of this user, the best one first. Some may not exist.
 pub fn places(user: u32) -> Vec<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let mut places = vec![PathBuf::from(SHARED_MEMORY)];
@@ -53,7 +53,7 @@ pub fn places(user: u32) -> Vec<PathBuf> {
     places
 }
 
-/// Returns a new name for a pool directory of the caller, for use in one of [`places`].
+/// Returns a new name for a pool directory in one of [`places`].
 pub fn directory_name() -> String {
     let time = record::clock::monotonic_ns();
     format!("{PREFIX}{}-{}-{time:x}", user(), std::process::id())
@@ -70,7 +70,7 @@ pub fn owner(dir: &Path, id: ProfileId) -> Result<Owner> {
 }
 
 /// Opens a directory if its location, its name and its owner are those of a pool directory of the
-/// caller. Returns `None` for any other directory.
+/// caller.
 pub fn own_directory(path: &Path) -> Option<Dir> {
     let pool = path.join(POOL_NAME);
     let (around, name) = shared(&pool, user())?;
@@ -78,7 +78,7 @@ pub fn own_directory(path: &Path) -> Option<Dir> {
     directory.stat().is_ok_and(|found| found.st_uid == user()).then_some(directory)
 }
 
-/// Returns all directories in [`places`] whose names are those of pool directories of the caller.
+/// Returns the directories in [`places`] with names of pool directories of the caller.
 pub fn own_directories() -> Vec<PathBuf> {
     let around = places(user()).into_iter().filter_map(|place| Dir::open(&place).ok());
     let in_place = |around: Dir| {
@@ -88,8 +88,7 @@ pub fn own_directories() -> Vec<PathBuf> {
     around.flat_map(in_place).collect()
 }
 
-/// Returns the directories of the pools whose paths are in the manifests of a profile and its
-/// passes.
+/// Returns the directories of the pools in the manifests of a profile and its passes.
 pub fn named_directories(root: &Dir) -> Result<Vec<PathBuf>> {
     let manifest = Manifest::read_in(root)?;
     let passes = (1..=manifest.passes).map_while(|number| passes::open_dir(root, number).ok());
@@ -98,19 +97,16 @@ pub fn named_directories(root: &Dir) -> Result<Vec<PathBuf>> {
     Ok(named.filter_map(|pool| Some(pool.parent()?.to_owned())).collect())
 }
 
-/// A pool that was found, and its location.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub file: PoolFile,
-    /// Whether the pool belongs to this very profile. If the profile is a copy, the pool belongs to
-    /// the original.
+    /// Whether the pool belongs to this profile, and not to its original if it is a copy.
     pub is_of_profile: bool,
-    /// Whether the pool belongs to the caller.
     pub is_own: bool,
     place: Place,
 }
 
-/// The location of a pool: its directory, the directory that contains it, and its name there.
+/// A pool's directory, the directory that contains it, and its name there.
 #[derive(Debug)]
 pub(crate) struct Place {
     around: Dir,
@@ -118,12 +114,11 @@ pub(crate) struct Place {
     inside: Dir,
 }
 
-/// The reason why a profile has no usable pool.
 #[derive(Debug)]
 pub(crate) enum NoPool {
     /// There is no file at the path of the pool.
     Gone,
-    /// The file at the path is not this profile's pool. The text is the reason.
+    /// The file is not this profile's pool, for this reason.
     Refused(&'static str),
     /// The pool could not be read.
     Unreadable(io::Error),
@@ -141,7 +136,7 @@ impl From<crate::Error> for NoPool {
 }
 
 /// Splits the path of a pool into the shared directory and the name of the pool's directory in it.
-/// Returns `None` if the path does not have the form that our shared paths have.
+/// `None` if it does not have the form of our shared paths.
 fn shared(path: &Path, user: u32) -> Option<(PathBuf, &OsStr)> {
     let directory = path.parent().filter(|_| path.file_name() == Some(OsStr::new(POOL_NAME)))?;
     let (around, name) = (directory.parent()?, directory.file_name()?);
@@ -149,7 +144,7 @@ fn shared(path: &Path, user: u32) -> Option<(PathBuf, &OsStr)> {
     is_name_of(name, user).then_some((known, name))
 }
 
-/// Returns whether [`directory_name`] may have returned this name, for any user.
+/// Returns whether this may be a [`directory_name`] of any user.
 fn is_given_name(name: &OsStr) -> bool {
     let mut parts =
         name.to_str().and_then(|name| name.strip_prefix(PREFIX)).unwrap_or("").split('-');
@@ -166,13 +161,12 @@ fn is_name_of(name: &OsStr, user: u32) -> bool {
     rest.is_some_and(|rest| !rest.is_empty())
 }
 
-/// Finds the pool whose path is in the manifest.
+/// Finds the pool of the manifest.
 pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
     let Some(path) = &manifest.pool else { return Err(NoPool::Gone) };
     let profile = root.stat()?;
     let id: ProfileId = manifest.id.parse().unwrap_or_default();
-    // The pool may belong to the profile's user or to the caller: if root recorded the profile, the
-    // pool belongs to root, whoever owns the profile's directory.
+    // If root recorded the profile, the pool belongs to root, whoever owns the profile's directory.
     let users = [profile.st_uid, user()];
     let outside = users.iter().find_map(|user| shared(path, *user));
     let is_inside = outside.is_none();
@@ -181,8 +175,8 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
             let around = Dir::open(&around)?;
             Place { inside: around.dir(name)?, around, name: name.to_owned() }
         }
-        // The path does not name a shared directory, so the pool must be inside of the profile. The
-        // profile may have been moved after it was recorded, and the pool with it.
+        // Else the pool must be inside of the profile. The profile may have been moved after it was
+        // recorded, and the pool with it.
         None => match root.dir(POOL_NAME) {
             Ok(inside) => Place { inside, around: root.clone(), name: POOL_NAME.into() },
             Err(e) if e.is_not_found() && path.ends_with("pool/pool") => return Err(NoPool::Gone),
@@ -219,8 +213,8 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
 }
 
 impl Found {
-    /// Returns the reason why the caller may neither move the pool's data to the profile nor delete
-    /// the pool; `None` if both are allowed.
+    /// Returns why the caller may neither move the pool's data to the profile nor delete the pool;
+    /// `None` if both are allowed.
     pub fn refusal(&self) -> Option<&'static str> {
         if !self.is_own {
             return Some("it belongs to another user");
@@ -228,15 +222,15 @@ impl Found {
         (!self.is_of_profile).then_some("it belongs to the profile that this one is a copy of")
     }
 
-    /// Returns the pool and its location. The location is needed to delete the pool.
+    /// Returns the pool, and its location for [`Place::remove`].
     pub fn into_parts(self) -> (PoolFile, Place) {
         (self.file, self.place)
     }
 }
 
 impl Place {
-    /// Deletes the pool and its directory. The links next to the pool are deleted before it. So
-    /// even if the function is interrupted, a directory without a pool is empty.
+    /// Deletes the pool and its directory. The links are deleted first. So after an interruption, a
+    /// directory without a pool is empty.
     pub fn remove(&self) -> io::Result<()> {
         for link in LINKS {
             let found = self.inside.look(link);
@@ -248,7 +242,7 @@ impl Place {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
-        // If the directory contains anything else, it must stay, and removing it fails.
+        // The removal fails if the directory contains anything else.
         let _ = self.remove_directory();
         Ok(())
     }

@@ -1,11 +1,10 @@
 //! Opens a profile: finds its processes, their threads, and the location of each page.
 //!
-//! Opening a profile reads every file of pages once, to find the complete pages and the damage
-//! between them. Records are decoded later, page by page ([`crate::visit`]). The pool is read
-//! before the files. So a page that is flushed meanwhile is found in both places. If the files were
-//! read first, such a page could be missed.
+//! Opening a profile reads the files of pages, to find the complete pages and the damage between
+//! them. Records are decoded later, page by page ([`crate::visit`]). The pool is read before the
+//! files. So a page that is flushed meanwhile is found twice, and not missed.
 //!
-//! above 600 lines: a quarter of them are the documented fields of a profile and of a process.
+//! above 600 lines: many of them are the documented fields of a profile and of a process.
 
 mod clock_map;
 mod exact;
@@ -51,7 +50,7 @@ use record::counts::steps::Steps;
 pub(crate) use clock_map::ClockMap;
 use line::fit;
 
-/// A profile directory that is open for reading. Opening it changes nothing in it.
+/// A profile directory that is open for reading.
 #[derive(Debug)]
 pub struct Profile {
     /// Path of the directory.
@@ -59,7 +58,7 @@ pub struct Profile {
     pub manifest: Manifest,
     /// The processes that recorded, oldest first.
     pub processes: Vec<Process>,
-    /// The exact counts of calls: see [`Profile::counted`].
+    /// See [`Profile::counted`].
     pub(crate) counted: Vec<CountedCalls>,
     /// The ops of all processes.
     pub ops: Ops,
@@ -67,101 +66,88 @@ pub struct Profile {
     pub groups: Groups,
     /// The conversion of ticks to nanoseconds.
     pub timeline: Timeline,
-    /// All clock snapshots in the manifest and in the metadata of the processes.
+    /// The clock snapshots of the manifest and of the processes.
     pub snapshots: Vec<Moment>,
     /// The time series of the profile, sorted by the names of their directories.
     pub tracks: Vec<Tracks>,
-    /// The profiles that were merged into this one; empty if this profile was not merged.
+    /// The profiles that were merged into this one.
     pub members: Vec<Member>,
-    /// Losses of the run as a whole, including losses in the descriptions of tracks. The losses of
-    /// a process are in the process.
+    /// Losses of the run as a whole and of tracks. Those of a process are in the process.
     pub losses: Vec<LossCount>,
     /// For each thread of each process: calls that began before this number of ticks are left out.
-    /// Empty by default, so that no call is left out.
+    /// Empty by default.
     pub(crate) left_out: Vec<Vec<u64>>,
-    /// The directory itself.
     pub(crate) root: Dir,
-    /// The directories that may have activities, each with the index of its member. In a merged
-    /// profile, these are the members' directories; otherwise, it is the profile's own directory.
+    /// The directories that may have activities, each with the index of its member.
     pub(crate) roots: Vec<(usize, Dir)>,
     /// The pool of each pass.
     pub(crate) pools: Vec<Option<PoolFile>>,
 }
 
-/// One process, or more exactly one generation of a process. Each `exec` begins another generation.
+/// One generation of a process. An `exec` begins another one.
 #[derive(Debug)]
 pub struct Process {
     /// The process's identity, which also names its part.
     pub id: PartId,
     /// The process's own description; `None` if its metadata is missing.
     pub info: Option<meta::Process>,
-    /// The descriptions of the process's hosts, each with the number by which libraries refer to
-    /// it. There are at most [`MOST_HOSTS`].
+    /// The process's hosts, each with the number by which libraries refer to it: at most
+    /// [`MOST_HOSTS`].
     pub hosts: Vec<(u8, Host)>,
-    /// The executable libraries that the process loaded, and the machines of its hosts.
+    /// The process's executable libraries, and the machines of its hosts.
     pub libraries: Vec<Library>,
-    /// The process's exports that are not functions of a library, such as ops.
+    /// Exports that are not functions of a library, such as ops.
     pub op_exports: Vec<OpExport>,
     /// The meaning of the process's values, except keys with a fixed meaning ([`record::page`]).
     pub value_keys: Vec<ValueKey>,
     /// Texts that values refer to, by number.
     pub texts: HashMap<u32, String>,
-    /// The cost of the process's probes: an entry for each calibrated thread and set of counters.
+    /// The cost of probes, for each calibrated thread and set of counters.
     pub calibrations: Vec<Calibration>,
-    /// The steps of the process's clock. `None` if they are not known.
+    /// The steps of the process's clock, if known.
     pub clock_steps: Option<Granularity>,
-    /// The times of brackets. If several entries have the same thread and set of counters, the last
-    /// one is used.
+    /// The times of brackets. The last entry of a thread and set of counters counts.
     pub brackets: Vec<Brackets>,
-    /// The times that the process's host itself needed to announce ops to the recorder, before and
-    /// after the ops. If several entries have the same thread, the last one is used.
+    /// The times that the host itself needed to announce ops, before and after the ops. The last
+    /// entry of a thread counts.
     pub announced: Vec<Brackets>,
-    /// The cost of recording outside of calls and threads; `None` if it is not known.
+    /// The cost of recording outside of calls and threads, if known.
     pub cost: Option<ProcessCost>,
-    /// The processor time of each thread that the process had when the process, or the recording
-    /// session, ended. `None` if neither ended in an orderly way.
+    /// The processor time of the process's threads at the end of the process or of the recording
+    /// session. `None` without an orderly end.
     pub thread_times: Option<Vec<ThreadCpu>>,
-    /// What it cost to append the last pages of the process's threads; `None` if the process did
-    /// not end in an orderly way.
+    /// What it cost to append the last pages of threads; `None` without an orderly end.
     pub leaving: Option<Leaving>,
-    /// In a run with a budget: the time that recording took on each of the process's threads,
-    /// according to the recorder's own measurements. See [`crate::counts`].
+    /// In a run with a budget: what recording cost on the threads. See [`crate::counts`].
     pub spent: Vec<ThreadSpent>,
-    /// The numbers of the program's steps, if a host announced its ops only in some of the steps.
-    /// Only [`Steps::steps`] and the fields after it are valid here, because they are the same for
-    /// the whole process.
+    /// The process's steps, if a host announced its ops only in some of them. Only [`Steps::steps`]
+    /// and the fields after it are valid here.
     pub steps: Option<Steps>,
-    /// The exact counts of the process's calls.
     pub(crate) counted: Vec<CountedCalls>,
-    /// The time that the process's counters add to each context switch, as in
-    /// [`Manifest::switch_cost`]. In a profile with passes, it is the value of the pass in which
-    /// the process ran.
+    /// See [`Manifest::switch_cost`]. With passes, the value of the process's pass.
     pub switch_cost: Option<SwitchCost>,
-    /// The process's threads, in the order of their numbers.
+    /// The threads, in the order of their numbers.
     pub threads: Vec<Thread>,
     /// Whether the process is still running.
     pub alive: bool,
-    /// The pass in which the process ran, from 0; 0 in a profile without passes.
+    /// The pass of the process, from 0.
     pub pass: u32,
-    /// The member to which the process belongs, as an index in [`Profile::members`]; 0 if there are
-    /// no members.
+    /// Index in [`Profile::members`]; 0 if there are none.
     pub member: usize,
     /// The conversion of the process's ticks to ticks of the profile; `None` if they are the same.
     pub(crate) clock: Option<ClockMap>,
-    /// The process's place in a distributed job; `None` if neither its launcher nor `--rank` gave
-    /// it.
+    /// The process's place in a distributed job, if known.
     pub job: Option<Job>,
-    /// The name that the launcher of the process, or of the recording command, gave the job; `None`
-    /// if the job has no name.
+    /// The name that a launcher gave the job, if any.
     pub job_name: Option<String>,
-    /// The process's losses: losses that the process itself counted, and missing or damaged data in
-    /// its files. Damage inside of pages is found only when the pages are visited.
+    /// Losses that the process counted, and missing or damaged data in its files. Damage inside of
+    /// pages is found when the pages are visited.
     pub losses: Vec<LossCount>,
-    /// The directory that contains all parts; `None` if it does not exist.
+    /// The directory of all parts, if it exists.
     parts: Option<Dir>,
 }
 
-/// The largest number of hosts that are kept for one process.
+/// The largest number of hosts of one process.
 pub const MOST_HOSTS: usize = 32;
 
 /// One thread that recorded.
@@ -171,9 +157,9 @@ pub struct Thread {
     pub uid: u32,
     /// The kernel's id.
     pub tid: u32,
-    /// The thread's name in the header of its last page.
+    /// The thread's name at the end of its last page.
     pub name: String,
-    /// The thread's pages in the order of their sequence numbers, without duplicates.
+    /// The pages in the order of their sequence numbers, without duplicates.
     pub(crate) pages: Vec<PageRef>,
 }
 
@@ -184,7 +170,6 @@ impl Thread {
     }
 }
 
-/// A page and the place of its bytes.
 #[derive(Debug)]
 pub(crate) struct PageRef {
     pub header: PageHeader,
@@ -193,26 +178,24 @@ pub(crate) struct PageRef {
 
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// The page is in the part's file of pages, at this offset in bytes.
+    /// In the part's file of pages, at this offset in bytes.
     File(u64),
-    /// The page has this number in the pool, and its owner is dead.
+    /// In the pool, with this number; its owner is dead.
     Pool(usize),
-    /// The page was copied from the pool, because its owner is alive.
+    /// Copied from the pool, because its owner is alive.
     Copy(Vec<u8>),
 }
 
 impl Profile {
-    /// Opens the profile in `dir`. If the pool still exists, its content is part of the opened
-    /// profile.
+    /// Opens the profile in `dir`, with the content of its pool.
     ///
     /// # Errors
-    /// Fails if `dir` is not a profile, has another version or cannot be read. Damage inside the
-    /// profile is not an error: see [`Process::losses`].
+    /// Fails if `dir` is not a profile of this version or cannot be read. Damage inside is not an
+    /// error: see [`Process::losses`].
     pub fn open(dir: &Path) -> Result<Self> {
         let root = match Dir::open(dir) {
             Ok(root) => root,
-            // If the path is something else than a directory, reading the manifest gives a better
-            // error message.
+            // For a path that is no directory, reading the manifest gives a better error message.
             Err(e) => return Err(Manifest::read(dir).err().unwrap_or(e)),
         };
         Self::open_at(&root)
@@ -236,9 +219,8 @@ impl Profile {
         &self.root
     }
 
-    /// Returns the number of passes, up to the last pass that recorded something. If a pass failed
-    /// or `run` was killed, the number is lower than the one in the manifest. The number is 0 in a
-    /// profile without passes.
+    /// Returns the number of passes, up to the last one that recorded something. It may be lower
+    /// than in the manifest, if a pass failed or `run` was killed.
     pub fn passes(&self) -> u32 {
         match self.manifest.passes {
             0 => 0,
@@ -251,7 +233,7 @@ impl Profile {
         let left = left_in_pool(root, &manifest, &mut losses);
         let parts = match root.dir(PARTS_NAME) {
             Ok(parts) => Some(parts),
-            // If there is no directory of parts, nothing was recorded.
+            // Nothing was recorded.
             Err(e) if e.is_not_found() => None,
             Err(e) if e.is_refused() => {
                 losses.push(LossCount::new(Loss::FileRefused, 1));
@@ -336,27 +318,23 @@ impl Profile {
         })
     }
 
-    /// Returns all losses that were found when the profile was opened. Losses of all processes are
-    /// added up.
+    /// Returns the losses that were found when the profile was opened.
     pub fn all_losses(&self) -> Vec<LossCount> {
         merge_losses(self.losses.iter().chain(self.processes.iter().flat_map(|p| &p.losses)))
     }
 
-    /// Returns the number of calls according to the page headers. If pages are damaged, fewer calls
-    /// can be read.
+    /// Returns the number of calls in page headers. In damaged pages, fewer calls can be read.
     pub fn calls(&self) -> u64 {
         self.processes.iter().map(Process::calls).sum()
     }
 
-    /// Returns the number of calls that the recorder recorded itself, without those that profiler
-    /// plugins have handed over.
+    /// Returns the number of calls that the recorder recorded, without those of profiler plugins.
     pub fn bracketed_calls(&self) -> u64 {
         let bracketed = self.processes.iter().filter(|process| !process.id.is_of_plugins());
         bracketed.map(Process::calls).sum()
     }
 }
 
-/// Reads the content of the pool, if that is allowed.
 fn left_in_pool(root: &Dir, manifest: &Manifest, losses: &mut Vec<LossCount>) -> Option<Leftovers> {
     manifest.pool.as_ref()?;
     let found = pools::find(root, manifest).and_then(|found| {
@@ -371,7 +349,7 @@ fn left_in_pool(root: &Dir, manifest: &Manifest, losses: &mut Vec<LossCount>) ->
             return Some(left);
         }
         Err(NoPool::Refused(_)) => (Loss::PoolRefused, None),
-        // The pool is not needed, because everything in it was already moved to the profile.
+        // Everything in the pool was already moved to the profile.
         Err(_) if manifest.pool_collected => return None,
         Err(NoPool::Gone) => (Loss::PoolVanished, Some(rustix::io::Errno::NOENT.raw_os_error())),
         Err(NoPool::Unreadable(e)) => (Loss::PoolVanished, e.raw_os_error()),
@@ -380,7 +358,6 @@ fn left_in_pool(root: &Dir, manifest: &Manifest, losses: &mut Vec<LossCount>) ->
     None
 }
 
-/// Returns the ids of the existing parts.
 fn part_ids(parts: &Dir) -> Result<BTreeSet<PartId>> {
     Ok(parts.names()?.iter().filter_map(|name| PartId::parse(name.to_str()?)).collect())
 }
@@ -393,7 +370,6 @@ impl Process {
         said.unwrap_or(self.id.pid)
     }
 
-    /// Returns the hosts, libraries and functions to which the process's calls may refer.
     pub(crate) fn exports(&self) -> Exporting<'_> {
         (&self.hosts, &self.libraries, &self.op_exports)
     }
@@ -445,20 +421,17 @@ impl Process {
         }
     }
 
-    /// Returns the number of the process's calls according to the page headers.
     fn calls(&self) -> u64 {
         self.threads.iter().flat_map(Thread::headers).map(|header| u64::from(header.calls)).sum()
     }
 
-    /// Returns the process's directory; `None` if the directory does not exist or was refused.
     fn part(&mut self) -> Result<Option<Dir>> {
         let Some(parts) = &self.parts else { return Ok(None) };
         let part = parts.dir(self.id.name());
         self.unless_refused(part)
     }
 
-    /// Returns the opened file, or `None` if it does not exist or was refused. A refusal is counted
-    /// as a loss.
+    /// Returns what was opened; `None` if it does not exist or was refused. A refusal is a loss.
     fn unless_refused<T>(&mut self, opened: Result<T>) -> Result<Option<T>> {
         match opened {
             Ok(opened) => Ok(Some(opened)),
@@ -477,8 +450,8 @@ impl Process {
         self.parts.as_ref().ok_or_else(gone)?.dir(self.id.name())?.file(PAGES_NAME)
     }
 
-    /// Opens the process's files that [`Profile`] does not read: files with events of plugins, and
-    /// recordings of PyTorch's profiler. The files are in the order in which they were begun.
+    /// Opens the files with events of plugins and recordings of PyTorch's profiler, in the order in
+    /// which they were begun.
     ///
     /// # Errors
     /// Fails if the process's directory cannot be read, or if a file is not a regular file.
@@ -499,12 +472,11 @@ impl Process {
         found.into_iter().map(|(_, name)| Ok((name.clone(), part.file(&name)?))).collect()
     }
 
-    /// Returns the process's file of loops; `None` if it has none.
     pub(crate) fn open_loops(&self) -> Result<Option<File>> {
         self.open_in_part(LOOPS_NAME)
     }
 
-    /// Returns the file with this name in the process's part; `None` if there is none.
+    /// Returns the file with this name in the process's part, if there is one.
     pub(crate) fn open_in_part(&self, name: &str) -> Result<Option<File>> {
         let Some(parts) = &self.parts else { return Ok(None) };
         match parts.dir(self.id.name()).and_then(|part| part.file(name)) {
@@ -542,9 +514,9 @@ impl Process {
     }
 
     fn take_metadata(&mut self, read: Frames, recorded: bool, snapshots: &mut Vec<Snapshot>) {
-        // If the process is alive, its last frame may be only half written at this moment.
+        // The last frame of a live process may be only half written.
         let torn = read.torn_at.is_some() && !self.alive;
-        // The first frame of a file describes the process, so a file without any frame is damaged.
+        // The first frame describes the process, so a file without any frame is damaged.
         if torn || (recorded && read.frames.is_empty()) {
             self.lose(Loss::TornMetadata, 1);
         }
@@ -591,8 +563,7 @@ impl Process {
         let mut pages: Vec<PageRef> =
             in_file.filter(|p| PartId::of(&p.header) == self.id).chain(in_pool).collect();
         let key = |p: &PageRef| (p.header.start.thread_uid, p.header.start.sequence);
-        // The sort is stable. So if two copies have the same length, the copy in the file comes
-        // first.
+        // The sort is stable: of copies with the same length, the one in the file comes first.
         pages.sort_by_key(|p| (key(p), std::cmp::Reverse(p.header.committed)));
         pages.dedup_by_key(|p| key(p));
 
@@ -623,18 +594,17 @@ impl Process {
         }
     }
 
-    /// Counts the fragments of pages that do not exist as a whole anywhere, and complete pages that
-    /// belong to other processes.
+    /// Counts fragments of pages that do not exist as a whole anywhere, and pages of other
+    /// processes.
     fn torn_pages(&self, found: &Scan, left: &[LeftPage]) -> u64 {
         let foreign = found.pages.iter().filter(|p| PartId::of(&p.header) != self.id).count();
         let whole = found.pages.iter().map(|p| (p.offset, &p.header));
-        // A fragment may be the beginning of a page that is in the pool.
+        // A fragment may be the beginning of a page in the pool.
         let whole = whole.chain(left.iter().map(|p| (u64::MAX, &p.header)));
         let mut rewritten = Rewritten::new(whole);
         let last = found.pages.last().map_or(0, |p| p.offset);
         let fragments = found.fragments.iter().filter(|fragment| {
-            // A fragment does not count if the page was written again later in the file, or is in
-            // the pool.
+            // A fragment does not count if the page was written again later in the file.
             let being_written = self.alive && last <= fragment.offset;
             !being_written && !rewritten.is_after(fragment)
         });

@@ -1,20 +1,19 @@
-//! Accesses files in a directory that somebody else may have made. Each file is opened relative to
-//! the descriptor of its directory, one name at a time, and never through a link.
+//! Accesses files in a directory that somebody else may have made. A file is opened relative to the
+//! descriptor of its directory, one name at a time, and not through a link.
 //!
 //! A profile that was received by mail may contain anything in place of its files: links to files
-//! of the reader, pipes to which nobody writes, devices that never end. Therefore every name is
-//! checked before it is opened: it must be a regular file or a directory. It is opened without
-//! following links and without waiting. After that it is checked again, in case somebody has
-//! changed it meanwhile. If a file is refused, the error is an [`ErrorKind::Refused`].
+//! of the reader, pipes to which nobody writes, devices that never end. Therefore a name is checked
+//! before it is opened: it must be a regular file or a directory. It is opened without following
+//! links and without waiting, and then checked again, in case somebody has changed it. The error
+//! for a refused file is [`ErrorKind::Refused`].
 //!
-//! Writing has two more rules. A file that data is appended to must have no second name, because a
-//! hard link would change a file outside of the directory. A file that is replaced is first written
-//! under a new, random name.
+//! Writing has two more rules. A file to append to must have no second name, because a hard link
+//! would change a file outside of the directory. A file that is replaced is first written under a
+//! new, random name.
 //!
-//! A directory can also be in memory ([`Dir::in_memory`]), or be a directory on disk that seems to
-//! contain additional entries, which are in memory ([`Dir::showing`]). So a report can make parts
-//! of a profile (for example from events of plugins) without writing to disk, with the usual code
-//! for writing and reading profiles.
+//! A directory can also be in memory ([`Dir::in_memory`]), or show entries in memory as if they
+//! were on disk ([`Dir::showing`]). So a report can make parts of a profile without writing to
+//! disk, with the usual code for writing and reading profiles.
 
 mod memory;
 
@@ -38,9 +37,9 @@ use memory::{Node, Tree};
 /// An open directory.
 #[derive(Clone, Debug)]
 pub struct Dir {
-    /// The directory on disk; `None` if the directory is only in memory.
+    /// The directory on disk; `None` if it is only in memory.
     disk: Option<Arc<OwnedFd>>,
-    /// The entries in memory. They replace entries with the same names on disk.
+    /// The entries in memory. They hide entries with the same names on disk.
     memory: Option<Tree>,
     path: PathBuf,
 }
@@ -52,7 +51,7 @@ impl PartialEq for Dir {
     }
 }
 
-/// Maximum depth of nested directories that [`Dir::remove_all`] removes.
+/// Maximum depth of directories for [`Dir::remove_all`].
 const DEEPEST: usize = 16;
 
 pub(crate) const OPEN: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
@@ -69,28 +68,27 @@ impl Dir {
         Ok(Self::on_disk(fd, path.to_owned()))
     }
 
-    /// Returns an empty directory in memory. `path` is only used in messages.
+    /// Returns an empty directory in memory. `path` is used in messages.
     pub fn in_memory(path: &Path) -> Self {
         Self { disk: None, memory: Some(Tree::default()), path: path.to_owned() }
     }
 
-    /// Returns a view of this directory in which everything in `memory`, a directory in memory,
-    /// seems to have been written into it. Nothing can be written into the view.
+    /// Returns a view of this directory in which the content of `memory`, a directory in memory,
+    /// seems to be on disk. Nothing can be written into the view.
     pub fn showing(&self, memory: &Self) -> Self {
         Self { memory: memory.memory.clone(), ..self.clone() }
     }
 
-    /// Makes the directory `within/name` visible under the name `name`: a directory that shows this
-    /// one (see [`Dir::showing`]) then has a subdirectory `name` with the content of `within/name`.
-    /// This has an effect only for a directory in memory.
+    /// Makes `within/name` visible under `name` in directories that show this one
+    /// ([`Dir::showing`]). This has an effect only in memory.
     pub fn show(&self, name: impl AsRef<OsStr>, within: &Self) {
         if let Some(memory) = &self.memory {
             memory.put(name.as_ref(), Node::Elsewhere(within.clone()));
         }
     }
 
-    /// Hides an entry: a directory that shows this one (see [`Dir::showing`]) has no entry with
-    /// this name. This has an effect only for a directory in memory.
+    /// Hides an entry in directories that show this one ([`Dir::showing`]). This has an effect only
+    /// in memory.
     pub fn hide(&self, name: impl AsRef<OsStr>) {
         if let Some(memory) = &self.memory {
             memory.put(name.as_ref(), Node::Hidden);
@@ -101,13 +99,12 @@ impl Dir {
         Self { disk: Some(Arc::new(fd)), memory: None, path }
     }
 
-    /// Returns the descriptor of the directory on disk, for reading.
     fn disk(&self, name: impl AsRef<OsStr>) -> Result<&OwnedFd> {
         self.disk.as_deref().ok_or_else(|| self.error("open", name, Errno::NOENT))
     }
 
-    /// Returns the descriptor of the directory on disk, for writing. Fails if the directory also
-    /// shows entries in memory, because they may hide entries on disk.
+    /// Returns the descriptor for writing. Fails if there are entries in memory, because they may
+    /// hide entries on disk.
     fn to_write(&self, name: impl AsRef<OsStr>) -> Result<&OwnedFd> {
         match &self.memory {
             None => self.disk(name),
@@ -115,17 +112,16 @@ impl Dir {
         }
     }
 
-    /// Returns the entry with this name in memory.
     fn node(&self, name: &OsStr) -> Option<Node> {
         self.memory.as_ref()?.get(name)
     }
 
-    /// Returns the directory in memory, if this directory is only in memory.
+    /// Returns the entries in memory, if the directory is only in memory.
     fn tree(&self) -> Option<&Tree> {
         self.memory.as_ref().filter(|_| self.disk.is_none())
     }
 
-    /// Returns the path by which the directory was opened, for messages.
+    /// Returns the path of the directory, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -143,8 +139,8 @@ impl Dir {
         rustix::fs::fstat(self.disk("")?).map_err(|e| self.error("read", "", e))
     }
 
-    /// Returns the directory's descriptor, for calls that must not allocate. `None` if the
-    /// directory is only in memory.
+    /// Returns the descriptor, for calls that must not allocate. `None` if the directory is only in
+    /// memory.
     pub(crate) fn descriptor(&self) -> Option<&OwnedFd> {
         self.disk.as_deref()
     }
@@ -161,8 +157,8 @@ impl Dir {
     /// Opens a directory in this one.
     ///
     /// # Errors
-    /// Fails if the directory does not exist. Fails with [`ErrorKind::Refused`] if the entry is not
-    /// a directory.
+    /// Fails if the directory does not exist, or with [`ErrorKind::Refused`] if the entry is not a
+    /// directory.
     pub fn dir(&self, name: impl AsRef<OsStr>) -> Result<Self> {
         let name = name.as_ref();
         match self.node(name) {
@@ -194,8 +190,8 @@ impl Dir {
     /// Opens a regular file in this directory for reading.
     ///
     /// # Errors
-    /// Fails if the file does not exist or may not be read. Fails with [`ErrorKind::Refused`] if
-    /// the entry is not a regular file.
+    /// Fails if the file does not exist or may not be read, or with [`ErrorKind::Refused`] if the
+    /// entry is not a regular file.
     pub fn file(&self, name: impl AsRef<OsStr>) -> Result<File> {
         let name = name.as_ref();
         match self.node(name) {
@@ -220,8 +216,7 @@ impl Dir {
     /// Returns the content of a regular file in this directory.
     ///
     /// # Errors
-    /// Same as for [`Dir::file`]. Also fails with [`ErrorKind::Refused`] if the file has more than
-    /// `most` bytes.
+    /// Same as for [`Dir::file`]. [`ErrorKind::Refused`] also for more than `most` bytes.
     pub fn read(&self, name: impl AsRef<OsStr>, most: u64) -> Result<Vec<u8>> {
         let name = name.as_ref();
         let (file, mut bytes) = (self.file(name)?, Vec::new());
@@ -233,7 +228,7 @@ impl Dir {
         }
     }
 
-    /// Returns the sorted names of all entries of this directory, except `.` and `..`.
+    /// Returns the sorted names of the entries, except `.` and `..`.
     ///
     /// # Errors
     /// Returns the error of `getdents`.
@@ -270,12 +265,11 @@ impl Dir {
             .map_err(|e| self.error("open", name, e))
     }
 
-    /// Opens a regular file in this directory for reading and appending, and creates the file if it
-    /// does not exist.
+    /// Opens a regular file for reading and appending, and creates it if it does not exist.
     ///
     /// # Errors
-    /// Same as for [`Dir::file`]. Also fails with [`ErrorKind::Refused`] if the file has a second
-    /// name, or if it belongs neither to the caller nor to the directory's owner.
+    /// Same as for [`Dir::file`]. [`ErrorKind::Refused`] also if the file has a second name, or
+    /// belongs neither to the caller nor to the directory's owner.
     pub(crate) fn append(&self, name: &str) -> Result<File> {
         if let Some(tree) = self.tree() {
             return tree
@@ -303,7 +297,7 @@ impl Dir {
         Ok(File::from(fd))
     }
 
-    /// Creates a file in this directory for appending. The file must not exist.
+    /// Creates a file for appending. It must not exist.
     ///
     /// # Errors
     /// Fails if an entry with this name exists, or if the file cannot be created.
@@ -319,7 +313,7 @@ impl Dir {
         Ok(File::from(fd.map_err(|e| self.error("create", name, e))?))
     }
 
-    /// Creates a directory in this one if it does not exist, and opens it.
+    /// Creates a directory if it does not exist, and opens it.
     ///
     /// # Errors
     /// Fails if the entry is not a directory, or if the directory cannot be created.
@@ -330,7 +324,7 @@ impl Dir {
         }
     }
 
-    /// Creates a directory in this one, which must not exist, and opens it.
+    /// Creates a directory, which must not exist, and opens it.
     ///
     /// # Errors
     /// Fails if an entry with this name exists, or if the directory cannot be created.
@@ -348,12 +342,11 @@ impl Dir {
         self.dir(name)
     }
 
-    /// Atomically replaces the entry with this name, if there is one, by a file that contains these
-    /// bytes.
+    /// Atomically replaces the entry with this name, if there is one, by a file with these bytes.
     ///
     /// # Errors
-    /// Fails if the directory is not writable, the disk is full, or an entry with this name exists
-    /// in a directory in memory.
+    /// Fails if the directory is not writable or the disk is full. In memory, it also fails if the
+    /// entry exists.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let failed = |e| Error::new("write", &self.path_of(name), e);
         if let Some(tree) = self.tree() {
@@ -377,8 +370,7 @@ impl Dir {
     /// Moves an entry into another directory on the same disk.
     ///
     /// # Errors
-    /// Fails if the entry is a directory and `to` already has a directory with this name that is
-    /// not empty, or if `to` is not writable.
+    /// Fails if `to` is not writable, or already has a directory with this name that is not empty.
     pub fn move_to(&self, name: impl AsRef<OsStr>, to: &Self) -> Result<()> {
         let name = name.as_ref();
         let (from, into) = (self.to_write(name)?, to.to_write(name)?);
@@ -394,8 +386,7 @@ impl Dir {
         Ok(rustix::fs::unlinkat(disk, name.as_ref(), flags)?)
     }
 
-    /// Removes a file if it exists. If the entry is a link, the link is removed, but not its
-    /// target.
+    /// Removes a file or link, if it exists. The target of a link stays.
     ///
     /// # Errors
     /// Fails if the entry is a directory, or if this directory is not writable.
@@ -408,12 +399,11 @@ impl Dir {
         }
     }
 
-    /// Removes a directory with all its content, if it exists. Links in it are removed, but not
-    /// their targets.
+    /// Removes a directory with its content, if it exists. Links in it are removed, but not their
+    /// targets.
     ///
     /// # Errors
-    /// Fails if the entry is not a directory, is nested more than a few levels deep, or cannot be
-    /// removed.
+    /// Fails if the entry is not a directory, is nested too deeply, or cannot be removed.
     pub fn remove_all(&self, name: impl AsRef<OsStr>) -> Result<()> {
         self.remove_below(name.as_ref(), DEEPEST)
     }
@@ -456,8 +446,8 @@ impl Dir {
     }
 }
 
-/// Returns a new random name for a file that will be renamed to `name`. Nobody can have guessed the
-/// name and made a file with it, and two writers never use the same name.
+/// Returns a random name for a file that will be renamed to `name`. Nobody can have guessed it and
+/// made a file with it.
 pub(crate) fn temporary(name: &str) -> io::Result<String> {
     Ok(format!(".{name}.{}.tmp", ProfileId::random()?))
 }

@@ -1,4 +1,4 @@
-//! Finds the complete pages in a file of pages, even if the file contains other bytes.
+//! Finds the complete pages in a file of pages, which may contain other bytes.
 //!
 //! ```text
 //!  ├─ page ─┼─ page ─┼─ half a page ┼─ page ─┤        several threads append; a kill or a full
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A page is used only if its header is of a known version, the page is complete and its checksum
-//! is valid. All other bytes are fragments. After the start of a fragment, the search continues at
-//! the next magic number. The file is read once, in chunks, and is never in memory as a whole.
+//! is valid. Other bytes are fragments. After the start of a fragment, the search continues at the
+//! next magic number. The file is read once, in chunks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -18,49 +18,41 @@ use record::{GroupLayout, PageHeader};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-/// Number of bytes that are read at a time. It must be at least the size of a page.
+/// Number of bytes that are read at a time: at least a page.
 const CHUNK_BYTES: usize = 1 << 20;
 const MAGIC: [u8; 8] = PAGE_MAGIC.to_le_bytes();
-/// Number of bytes at the start of a header, up to and including its sequence number. They are
-/// enough to identify the page to which a fragment belongs.
+/// Number of bytes of a header up to its sequence number. They identify the page of a fragment.
 const IDENTITY_BYTES: usize = 60;
 
-/// Maximum number of fragments that are remembered. Without a limit, a file that consists of
-/// fragments would need many times its size in memory.
+/// Maximum number of fragments that are remembered. Otherwise, a file of fragments would need many
+/// times its size in memory.
 const MOST_FRAGMENTS: usize = 1 << 20;
 
-/// A complete page in a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// Offset of the page's start.
     pub offset: u64,
     pub header: PageHeader,
 }
 
-/// Bytes in the file that are not a complete page.
 #[derive(Clone, Debug)]
 pub(crate) struct Fragment {
-    /// Offset of the fragment's start.
     pub offset: u64,
-    /// The first bytes of the fragment, which identify the page to which it belongs, as far as they
-    /// exist.
+    /// The first bytes of the fragment, to identify its page.
     head: [u8; IDENTITY_BYTES],
     length: u8,
 }
 
-/// The content of a file of pages, in the order of the file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scan {
     pub pages: Vec<Found>,
     pub fragments: Vec<Fragment>,
-    /// Number of fragments that were found after the first [`MOST_FRAGMENTS`] ones.
+    /// Number of fragments after the first [`MOST_FRAGMENTS`] ones.
     pub more_fragments: u64,
-    /// Number of bytes read.
     pub length: u64,
 }
 
-/// Returns the bytes of a page's header that identify the page. Its flags and the thread's name may
-/// differ between two attempts to write the same page, so these bytes are zero in the result.
+/// Returns the bytes of a header that identify the page. Flags and the thread's name are zeros,
+/// because they may differ between two attempts to write the same page.
 fn identity(header: &PageHeader) -> [u8; IDENTITY_BYTES] {
     let s = &header.start;
     let mut identity = [0u8; IDENTITY_BYTES];
@@ -91,18 +83,17 @@ impl Fragment {
     }
 }
 
-/// The identities of complete pages. They are used to find the page to which a fragment belongs.
+/// The identities of complete pages, to find the page of a fragment.
 #[derive(Debug)]
 pub(crate) struct Rewritten {
     pages: Vec<(u64, [u8; IDENTITY_BYTES])>,
-    /// For each length of a fragment's `head` that occurred: the beginnings of pages with this
-    /// length, each with the offset of the last page that begins so. There are at most sixty
-    /// lengths, so the time is never quadratic in the size of the file.
+    /// For each length of a `head` that occurred: beginnings of pages, each with the offset of the
+    /// last page that begins so. There are at most sixty lengths, so the time is not quadratic in
+    /// the size of the file.
     last: BTreeMap<u8, HashMap<Vec<u8>, u64>>,
 }
 
 impl Rewritten {
-    /// Creates the list from the pages and their offsets.
     pub fn new<'a>(pages: impl Iterator<Item = (u64, &'a PageHeader)>) -> Self {
         let pages = pages.map(|(offset, header)| (offset, identity(header))).collect();
         Self { pages, last: BTreeMap::new() }
@@ -124,15 +115,14 @@ impl Rewritten {
     }
 }
 
-/// Reads `file` to its end. Holes are skipped, because a sparse file may be so long that reading it
-/// would take forever.
+/// Reads `file` to its end. Holes are skipped, because a sparse file may be too long to read.
 pub(crate) fn scan(file: &File) -> io::Result<Scan> {
     let mut result = Scan::default();
     let mut buffer: Vec<u8> = Vec::new();
     let mut at = 0;
     let mut base = 0u64;
     let mut ended = false;
-    // Whether the bytes at `at` belong to a fragment that was already recorded.
+    // Whether the bytes at `at` belong to a known fragment.
     let mut inside_fragment = false;
     loop {
         if !ended && buffer.len() - at < PAGE_BYTES {
@@ -173,8 +163,7 @@ pub(crate) fn scan(file: &File) -> io::Result<Scan> {
         }
         at += match next {
             Some(next) => next,
-            // The last bytes may be the beginning of a magic number that continues in the next
-            // chunk.
+            // A magic number may continue in the next chunk.
             None if !ended && rest.len() >= MAGIC.len() => rest.len() - (MAGIC.len() - 1),
             None => rest.len(),
         };
@@ -190,13 +179,12 @@ impl Scan {
     }
 }
 
-/// Appends some bytes of the file to the buffer, from the offset `start` on. Returns the number of
-/// bytes, which is 0 at the end of the file.
+/// Appends some bytes of the file, from `start` on. Returns their number, which is 0 at the end of
+/// the file.
 fn read_chunk(file: &File, buffer: &mut Vec<u8>, start: u64) -> io::Result<usize> {
     buffer.reserve(CHUNK_BYTES);
     loop {
-        // The bytes are read into memory that was not cleared first, because a file is often much
-        // shorter than a chunk.
+        // The memory is not cleared first, because a file is often much shorter than a chunk.
         match rustix::io::pread(file, rustix::buffer::spare_capacity(buffer), start) {
             Err(Errno::INTR) => {}
             other => return other.map_err(io::Error::from),
@@ -204,8 +192,7 @@ fn read_chunk(file: &File, buffer: &mut Vec<u8>, start: u64) -> io::Result<usize
     }
 }
 
-/// If a hole of more than a chunk begins at `from`, returns the offset at which data continues, or
-/// the end of the file if no data follows.
+/// If a hole of more than a chunk begins at `from`, returns where it ends.
 fn after_hole(mut file: &File, from: u64) -> io::Result<Option<u64>> {
     let end = file.metadata()?.len();
     if end <= from {
@@ -213,7 +200,7 @@ fn after_hole(mut file: &File, from: u64) -> io::Result<Option<u64>> {
     }
     let data = match rustix::fs::seek(file, SeekFrom::Data(from)) {
         Ok(data) => data,
-        // From `from` to the end of the file, there is only a hole.
+        // Only a hole follows.
         Err(Errno::NXIO) => end,
         // The file system cannot tell where holes are.
         Err(_) => return Ok(None),
@@ -222,7 +209,7 @@ fn after_hole(mut file: &File, from: u64) -> io::Result<Option<u64>> {
     Ok((data > from.saturating_add(CHUNK_BYTES as u64)).then_some(data))
 }
 
-/// Parses and verifies the page at the start of `bytes`. A page in a file always has a checksum.
+/// Parses and verifies the page at the start of `bytes`, which must have a checksum.
 fn whole_page(bytes: &[u8]) -> Result<PageHeader, PageError> {
     if !bytes.starts_with(&MAGIC) {
         return Err(PageError::NoMagic);

@@ -1,4 +1,4 @@
-//! Defines a series: several runs of one program, or alternating runs of two programs. Each run has
+//! Defines a series: several runs of one program, or alternating runs of two programs, each with
 //! its own profile.
 //!
 //! ```text
@@ -7,8 +7,7 @@
 //!           002/a  002/b
 //! ```
 //!
-//! A round is complete if each of its profiles is finished and each program ended with status 0. A
-//! series that was interrupted has fewer complete rounds than planned.
+//! A round is complete if its profiles are finished and the programs ended with status 0.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,14 +20,13 @@ use crate::safe_dir::Dir;
 
 /// Name of the file that marks a directory as a series.
 pub const SERIES_NAME: &str = "series.json";
-/// The version of the series file that this program writes and reads.
+/// The version of the series file.
 pub const SERIES_SCHEMA: &str = "counterpoint.series/1";
 /// The most rounds that a series can have.
 pub const MOST_ROUNDS: u32 = 999;
-/// Maximum size of a series file that is read, in bytes.
 const MOST_BYTES: u64 = 1 << 22;
 
-/// The plan of a series, which its file contains.
+/// The plan of a series.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Series {
@@ -39,11 +37,11 @@ pub struct Series {
     /// Version of the program that recorded.
     pub program_version: String,
     pub rounds: u32,
-    /// Number of times that each program ran without being recorded before the first round.
+    /// How often each program ran without being recorded before the first round.
     pub warm_up: u32,
     /// See [`crate::manifest::Place::seed`].
     pub seed: u64,
-    /// The programs with their arguments: one program, or two programs A and B.
+    /// One program, or two programs A and B, with their arguments.
     pub commands: Vec<Vec<String>>,
     /// Labels of all runs (`run --label`).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -51,7 +49,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Returns the sides of the series: A, or A and B if the series has two programs.
+    /// Returns A, or A and B if the series has two programs.
     pub fn sides(&self) -> &'static [Side] {
         if self.commands.len() > 1 { &[Side::A, Side::B] } else { &[Side::A] }
     }
@@ -61,7 +59,7 @@ impl Series {
         dir.join(SERIES_NAME).symlink_metadata().is_ok()
     }
 
-    /// Reads the description of the series in `dir`.
+    /// Reads the file of the series in `dir`.
     ///
     /// # Errors
     /// Fails if the file does not exist, is not JSON or has another schema version.
@@ -78,7 +76,7 @@ impl Series {
         serde_json::from_value(value).map_err(Error::on("read", &path))
     }
 
-    /// Writes the description into `dir`, which must exist.
+    /// Writes the file into `dir`, which must exist.
     ///
     /// # Errors
     /// Fails if the directory is not writable or the disk is full.
@@ -86,7 +84,7 @@ impl Series {
         replace_json(&Dir::open(dir)?, SERIES_NAME, self)
     }
 
-    /// Returns the directory of a run. The directories of a round are next to each other.
+    /// Returns the directory of a run.
     pub fn run_at(dir: &Path, round: u32, side: Side) -> PathBuf {
         dir.join(format!("{round:03}")).join(side.directory())
     }

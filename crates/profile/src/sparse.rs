@@ -7,17 +7,16 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-/// Bytes of a file after this length are not read.
+/// Later bytes of a file are not read.
 const MOST_BYTES: u64 = 1 << 40;
-/// Number of bytes that are read at a time. Holes that are longer than this are not read.
+/// Number of bytes that are read at a time. Longer holes are skipped.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// A file counts as mostly holes if its length is more than this many times the bytes that it takes
-/// on the disk.
+/// A file is mostly holes if it is longer than this many times its bytes on the disk.
 const MOST_PER_BYTE: u64 = 64;
 
-/// Returns whether a file of this length takes so little space on the disk that it was made only to
-/// look large. Returns false for small files, and on file systems that do not report holes.
+/// Returns whether a file takes so little space on the disk that it was made only to look large.
+/// False for small files, and on file systems that do not report holes.
 pub(crate) fn is_mostly_holes(file: &File) -> io::Result<bool> {
     let found = file.metadata()?;
     let taken = found.blocks().saturating_mul(512);
@@ -36,7 +35,7 @@ pub(crate) fn read_data(file: &File) -> io::Result<Vec<u8>> {
     while at < end {
         let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(data) => data,
-            // Everything after `at` is a hole.
+            // Only a hole follows.
             Err(Errno::NXIO) => end,
             // The file system does not report holes.
             Err(_) => at,
@@ -61,14 +60,14 @@ pub(crate) fn read_data(file: &File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Copies a file to an empty file that is open for appending. Holes in the file stay holes, if the
-/// file system reports them.
+/// Copies a file to an empty file that is open for appending. Holes stay holes, if the file system
+/// reports them.
 pub(crate) fn copy(from: &File, to: &mut File) -> io::Result<()> {
     let (end, mut at) = (from.metadata()?.len(), 0);
     while at < end {
         let data = match rustix::fs::seek(from, SeekFrom::Data(at)) {
             Ok(data) => data,
-            // Everything after `at` is a hole.
+            // Only a hole follows.
             Err(Errno::NXIO) => end,
             // The file system does not report holes.
             Err(_) => at,
@@ -97,8 +96,7 @@ mod tests {
             let path = scratch.join(name);
             File::options().read(true).append(true).create_new(true).open(&path).unwrap()
         };
-        // The cases are: data, a hole, data, a hole; a hole and then data; only a hole; and an
-        // empty file.
+        // Data, hole, data, hole; hole, data; only a hole; an empty file.
         let cases: [&[(usize, u64)]; 4] =
             [&[(5, 64 << 20), (70_000, 8 << 20)], &[(0, 8 << 20), (3, 0)], &[(0, 8 << 20)], &[]];
         for (number, parts) in cases.iter().enumerate() {

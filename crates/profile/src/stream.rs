@@ -1,5 +1,5 @@
-//! Reads and writes files that are Arrow IPC streams. Counterpoint's own commands, and not the
-//! profiled program, write such a file batch by batch. A command may be killed at any time.
+//! Reads and writes files that are Arrow IPC streams. Counterpoint's own commands write them batch
+//! by batch, and may be killed at any time.
 //!
 //! ```text
 //!  ├─ schema ─┼─ batch ─┼─ batch ─┼─ …  ┼─ end mark ─┤      finished
@@ -7,14 +7,13 @@
 //!             each a whole Arrow message: 0xFFFFFFFF, length, metadata, body
 //! ```
 //!
-//! Any program that reads Arrow streams can read a finished stream. [`StreamReader`] also reads a
-//! stream that was truncated anywhere, up to its last complete message. Before Arrow decodes a
-//! message, the reader checks the message's lengths, the positions of its buffers and its columns,
-//! so that no byte makes it panic. There is no checksum, so the reader does not notice a value that
-//! was changed on disk. Columns are numbers, Booleans and text, without dictionaries, nesting or
-//! compression.
+//! Programs that read Arrow streams can read a finished stream. [`StreamReader`] also reads a
+//! truncated stream, up to its last complete message. Before Arrow decodes a message, the reader
+//! checks lengths, buffers and columns, so that Arrow does not panic. There is no checksum, so
+//! changed values are not noticed. Columns are numbers, Booleans and text, without dictionaries,
+//! nesting or compression.
 //!
-//! Memory use, both for reading and for writing: one batch.
+//! Memory use: one batch.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -32,19 +31,18 @@ use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use crate::error::{Error, ErrorKind, Result};
 use crate::safe_dir::Dir;
 
-/// The four bytes with which each message begins.
+/// The beginning of a message.
 const MARK: [u8; 4] = [0xff; 4];
-/// Maximum length of a message's metadata that is accepted. The metadata that we write takes less
-/// than 4 KiB.
+/// Maximum length of a message's metadata. What we write takes less than 4 KiB.
 const MOST_METADATA: usize = 1 << 20;
-/// Maximum length of a message's body that is accepted. The bodies that we write are much shorter.
+/// Maximum length of a message's body. The bodies that we write are much shorter.
 const MOST_BODY: usize = 1 << 28;
 
-/// Writes batches to a new file. Each batch is written with one vectored write.
+/// Writes batches to a new file, each with one vectored write.
 pub struct StreamWriter {
     path: PathBuf,
     file: File,
-    /// Number of bytes in the file that belong to complete messages.
+    /// Number of bytes in complete messages.
     length: u64,
     encoder: StreamEncoder,
     broken: bool,
@@ -57,7 +55,7 @@ impl std::fmt::Debug for StreamWriter {
 }
 
 impl StreamWriter {
-    /// Creates the file in `dir` and writes the schema. The file must not exist.
+    /// Creates the file in `dir` and writes the schema.
     ///
     /// # Errors
     /// Fails if the file exists or cannot be written.
@@ -69,18 +67,17 @@ impl StreamWriter {
         Ok(made)
     }
 
-    /// Appends a batch. When the function returns, the batch is in the file. An empty batch is not
-    /// written.
+    /// Appends a batch to the file. An empty batch is not written.
     ///
     /// # Errors
     /// Fails if the disk is full or the batch has other columns. The batch is then lost. The
     /// incomplete message is removed, so the caller may append later batches. If it cannot be
-    /// removed, all later calls fail.
+    /// removed, later calls fail.
     pub fn append(&mut self, batch: &RecordBatch) -> Result<()> {
         if batch.num_rows() == 0 {
             return Ok(());
         }
-        // The encoder uses the batch's own memory and copies nothing.
+        // The encoder copies nothing.
         let encoded = self.encoder.encode(batch).map_err(Error::on("write", &self.path))?;
         self.put(&encoded)
     }
@@ -96,7 +93,6 @@ impl StreamWriter {
         self.put(&end.map_err(Error::on("write", &self.path))?)
     }
 
-    /// Writes the encoded message. If this fails, the incomplete message is removed from the file.
     fn put(&mut self, encoded: &[Buffer]) -> Result<()> {
         if self.broken {
             return Err(Error::new(
@@ -108,16 +104,15 @@ impl StreamWriter {
         let written = write_all(&mut self.file, encoded);
         match written {
             Ok(length) => self.length += length,
-            // The incomplete message is removed, because a reader would lose every message after
-            // it.
+            // A reader would lose the messages after an incomplete one.
             Err(_) => self.broken = self.file.set_len(self.length).is_err(),
         }
         written.map(drop).map_err(Error::on("write", &self.path))
     }
 }
 
-/// Returns an encoder and the first bytes of the file. The encoder would return these bytes only
-/// together with the first batch. So it encodes an empty batch here, and the result is discarded.
+/// Returns an encoder and the first bytes of the file, which the encoder would return only together
+/// with the first batch. So it encodes an empty batch, which is discarded.
 fn encoder(schema: &Schema) -> Result<(StreamEncoder, Buffer), ArrowError> {
     let start = writer::StreamWriter::try_new(Vec::new(), schema)?;
     let start = Buffer::from(start.get_ref().as_slice());
@@ -126,12 +121,12 @@ fn encoder(schema: &Schema) -> Result<(StreamEncoder, Buffer), ArrowError> {
     Ok((encoder, start))
 }
 
-/// Writes all parts to the file. Returns the number of bytes that were written.
+/// Writes the parts, and returns the number of bytes.
 fn write_all(file: &mut impl Write, parts: &[Buffer]) -> io::Result<u64> {
     let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
     let mut rest = &mut slices[..];
     let mut length = 0;
-    // This call skips empty slices at the beginning.
+    // Skips empty slices at the beginning.
     IoSlice::advance_slices(&mut rest, 0);
     while !rest.is_empty() {
         match file.write_vectored(rest) {
@@ -150,21 +145,20 @@ fn write_all(file: &mut impl Write, parts: &[Buffer]) -> io::Result<u64> {
 /// How a stream ends, as far as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The end has not been reached yet.
+    /// The end has not been reached.
     Unread,
-    /// The stream ends with the end mark: its writer has finished.
+    /// With the end mark: the writer has finished.
     Finished,
-    /// The stream ends after a complete message: its writer is still writing, or was killed between
-    /// two messages.
+    /// After a complete message: the writer is still writing, or was killed between two messages.
     Open,
-    /// The stream ends in the middle of a message, or with bytes that are not a message.
+    /// In the middle of a message, or with bytes that are not a message.
     Torn {
-        /// Offset at which the last complete message ends.
+        /// Where the last complete message ends.
         at: u64,
     },
 }
 
-/// Reads a file of batches from its start. Only one batch is in memory at a time.
+/// Reads a file of batches, one at a time.
 #[derive(Debug)]
 pub struct StreamReader {
     path: PathBuf,
@@ -174,21 +168,20 @@ pub struct StreamReader {
     ending: Ending,
 }
 
-/// A complete message: its metadata, which is a flatbuffer, and its body.
+/// A complete message: its metadata (a flatbuffer) and its body.
 struct Frame {
     metadata: Vec<u8>,
     body: Vec<u8>,
 }
 
-/// The reason why there is no further message.
 enum Stop {
     End(Ending),
     Io(io::Error),
 }
 
 impl StreamReader {
-    /// Opens the stream with this name. Returns `None` if the stream ends before the end of its
-    /// schema, which means that it never contained any data.
+    /// Opens the stream with this name. Returns `None` if it ends before the end of its schema, so
+    /// that it never contained data.
     ///
     /// # Errors
     /// Fails if the file does not exist, cannot be read or is not an Arrow stream.
@@ -216,18 +209,17 @@ impl StreamReader {
         Ok(Some(reader))
     }
 
-    /// Returns the columns that every batch has.
+    /// Returns the columns of the batches.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Returns how the stream ends. This is known as soon as [`StreamReader::next_batch`] has
-    /// returned `None`.
+    /// Returns how the stream ends. Known once [`StreamReader::next_batch`] has returned `None`.
     pub fn ending(&self) -> Ending {
         self.ending
     }
 
-    /// Returns the next batch. Returns `None` at the end of the stream, even if the end is damaged.
+    /// Returns the next batch; `None` at the end of the stream, even if it is damaged.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         if self.ending != Ending::Unread {
             return Ok(None);
@@ -253,7 +245,6 @@ impl StreamReader {
         }
     }
 
-    /// Reads the next message, if the message is complete and consistent.
     fn message(&mut self, first: bool) -> Result<Frame, Stop> {
         let torn = || Stop::End(Ending::Torn { at: self.at });
         let mut head = Vec::new();
@@ -279,7 +270,7 @@ impl StreamReader {
         Ok(Frame { metadata, body })
     }
 
-    /// Returns whether the bytes of the file can be the beginning of a stream.
+    /// Returns whether the file can be the beginning of a stream.
     fn starts_as_a_stream(&mut self) -> bool {
         let mut head = Vec::new();
         let begun = self.file.rewind();
@@ -288,7 +279,7 @@ impl StreamReader {
     }
 }
 
-/// Returns whether the stream has all columns that we write. Later versions may add columns at the
+/// Returns whether the stream has the columns that we write. Later versions may add columns at the
 /// end.
 pub(crate) fn has_columns(found: &Schema, wanted: &Schema) -> bool {
     wanted.fields().iter().enumerate().all(|(i, field)| {
@@ -300,14 +291,14 @@ pub(crate) fn has_columns(found: &Schema, wanted: &Schema) -> bool {
     })
 }
 
-/// Reads `bytes` bytes, or fewer at the end of the file. The memory that is used depends on how
-/// many bytes exist, and not on the number that a length field contains.
+/// Reads `bytes` bytes, or fewer at the end of the file. The memory use depends on the bytes that
+/// exist, and not on a length field.
 fn take(file: &mut impl Read, into: &mut Vec<u8>, bytes: usize) -> Result<usize, Stop> {
     file.take(bytes as u64).read_to_end(into).map_err(Stop::Io)
 }
 
 impl Frame {
-    /// Returns the number of bytes that the message takes in the file.
+    /// Returns the length of the message in the file.
     fn length(&self) -> u64 {
         8 + (self.metadata.len() + self.body.len()) as u64
     }
@@ -322,13 +313,12 @@ impl Frame {
     }
 }
 
-/// Returns the length of the body of the message with this metadata.
+/// Returns the length of the message's body.
 ///
 /// If `schema` is `None`, the message must be a schema. Otherwise, it must be an uncompressed batch
-/// with the schema's columns, in which every buffer is inside the body and as long as its column
-/// needs. For any other message, the function returns `None`. Arrow checks all of this, too, but
-/// only after it has sliced and cast the buffers: with damaged streams, version 60 of Arrow was
-/// seen to panic at offsets that are not multiples of 4.
+/// with the schema's columns, whose buffers are inside the body and long enough. Arrow checks this,
+/// too, but after it has sliced and cast the buffers: version 60 of Arrow was seen to panic at
+/// offsets that are not multiples of 4.
 fn body_bytes(metadata: &[u8], schema: Option<&Schema>) -> Option<usize> {
     let message = root_as_message(metadata).ok()?;
     let body = usize::try_from(message.bodyLength()).ok().filter(|b| *b <= MOST_BODY)?;
@@ -362,7 +352,7 @@ fn body_bytes(metadata: &[u8], schema: Option<&Schema>) -> Option<usize> {
         }
         let (width, values) = match field.data_type() {
             DataType::Boolean => (1, rows.div_ceil(8)),
-            // There is one more offset than there are strings.
+            // One more offset than strings.
             DataType::Utf8 => (4, 4 * (rows + 1)),
             number => number.primitive_width().map(|width| (width, rows * width))?,
         };
@@ -388,8 +378,7 @@ mod tests {
 
     use super::*;
 
-    /// A writer that accepts only a few bytes at a time, and returns `Interrupted` for every third
-    /// write.
+    /// A writer that accepts few bytes at a time, and returns `Interrupted` for every third write.
     struct Slow(Vec<u8>, usize);
 
     impl Write for Slow {
@@ -422,8 +411,6 @@ mod tests {
         );
     }
 
-    /// The file must have the same bytes as the file that Arrow's own writer makes of the same
-    /// batches.
     #[test]
     fn the_file_equals_what_arrow_writes() {
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(3)]));

@@ -1,25 +1,21 @@
 //! Defines tracks: time series of counters that belong to no thread of the program. `run` samples
 //! counters that can only count for a whole machine or CPU. Imported traces and profiler plugins
-//! contribute other time series.
+//! contribute others.
 //!
 //! ```text
 //!  x.cpt/tracks/NAME/series.arrows    a row per series: what it is
 //!                    samples.arrows   a row per sample: series, time, reading
 //! ```
 //!
-//! A *track* contains all readings of one counter (`power/energy-pkg/`). Each of its *series* is
-//! one curve (such as the counter on CPU 3). Both files are streams ([`crate::stream`]): data is
-//! only appended, and they can be read while they grow and after a kill. The writer stores a series
-//! in its file before it stores the first sample of the series. The samples of one series are in
-//! the order in which they were taken.
+//! A *track* contains the readings of one counter (`power/energy-pkg/`). Each of its *series* is
+//! one curve, such as the counter on CPU 3. Both files are streams ([`crate::stream`]). A series is
+//! stored before its first sample. The samples of one series are in the order in which they were
+//! taken.
 //!
-//! All readings in one directory are of the same kind. [`Readings::Counts`] are raw cumulative
-//! counts with the times enabled and running, as the kernel returns them. [`Readings::Values`] are
-//! numbers that another program has computed. If a reading failed, the sample has null; it is
-//! neither left out nor 0.
+//! The readings in one directory are of the same kind. If a reading failed, the sample has null; it
+//! is neither left out nor 0.
 //!
-//! Memory use, both for reading and for writing: one batch (at most [`BATCH_ROWS`] samples) and all
-//! series.
+//! Memory use: one batch (at most [`BATCH_ROWS`] samples) and all series.
 
 pub mod batches;
 mod reader;
@@ -36,9 +32,9 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use record::Timeline;
 
-/// The directory in a profile that contains the tracks.
+/// The directory of tracks in a profile.
 pub const TRACKS_NAME: &str = "tracks";
-/// The directory in `tracks` into which `run` writes its samples.
+/// The directory in `tracks` for the samples of `run`.
 pub const SAMPLED_NAME: &str = "run";
 /// Maximum number of samples in a batch.
 pub const BATCH_ROWS: usize = 65_536;
@@ -46,44 +42,41 @@ pub const BATCH_ROWS: usize = 65_536;
 pub(crate) const SERIES_NAME: &str = "series.arrows";
 pub(crate) const SAMPLES_NAME: &str = "samples.arrows";
 
-/// The kind of all readings in one directory of tracks.
+/// The kind of the readings in one directory of tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readings {
-    /// Raw cumulative counts with times: [`Reading::Count`].
+    /// Raw cumulative counts with times, as the kernel returns them: [`Reading::Count`].
     Counts,
-    /// Numbers: [`Reading::Value`].
+    /// Numbers that another program has computed: [`Reading::Value`].
     Values,
 }
 
 /// The description of one curve of a track.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Name of the track to which the curve belongs. It is the name by which people know the
-    /// counter: `power/energy-pkg/`.
+    /// Name of the curve's track: the name of the counter, such as `power/energy-pkg/`.
     pub track: String,
-    /// The series' name among the series of its track; empty if the track and the scope identify
-    /// the series.
+    /// The name among the series of the track; empty if track and scope identify the series.
     pub name: String,
-    /// The unit of a reading after multiplication by [`Series::scale`]: `count`, `ns`, `J`. Empty
-    /// if unknown.
+    /// The unit of a reading times [`Series::scale`], such as `J`; empty if unknown.
     pub unit: String,
-    /// The factor by which readings are multiplied; usually 1.
+    /// The factor for readings; usually 1.
     pub scale: f64,
-    /// The part of the machine or program whose events or values the series contains.
+    /// What the series is about.
     pub scope: Scope,
-    /// The clock and the unit of the times of the series' samples.
+    /// The clock and the unit of the samples' times.
     pub times: Times,
-    /// Whether readings only increase, so that their differences are meaningful. If not, each
-    /// reading is the value from its time until the next reading.
+    /// Whether readings only increase, so that their differences are meaningful. If not, a reading
+    /// is valid until the next one.
     pub cumulative: bool,
-    /// Planned time between two samples in ns; 0 if no interval was planned.
+    /// Planned time between two samples in ns; 0 if none was planned.
     pub interval_ns: u64,
     /// The source of the readings: `perf`, `sim`, `trace`, or the path of a plugin with the program
-    /// that loaded it. Devices with the same number in different sources are different devices.
+    /// that loaded it. Each source numbers its own devices.
     pub source: String,
 }
 
-/// The part of the machine or program whose events or values a series contains.
+/// The part of the machine or program that a series is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     Machine,
@@ -91,14 +84,14 @@ pub enum Scope {
     Cpu(u32),
     /// A NUMA node.
     Node(u32),
-    /// A device. Each source numbers its own devices.
+    /// A device, with its number in its source.
     Device(u32),
     /// A process, with its id.
     Process(u32),
 }
 
 impl Series {
-    /// Returns the time of a sample of this series, in ns on `CLOCK_MONOTONIC`.
+    /// Returns the time of a sample, in ns on `CLOCK_MONOTONIC`.
     pub fn time_ns(&self, timeline: &Timeline, time: i64) -> i64 {
         match self.times {
             Times::Ticks => timeline.monotonic_ns(time as u64),
@@ -108,7 +101,7 @@ impl Series {
 }
 
 impl Scope {
-    /// Returns `machine`, `cpu`, `node`, `device` or `process`.
+    /// Returns the name of the kind, such as `cpu`.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Machine => "machine",
@@ -140,7 +133,6 @@ impl Scope {
     }
 }
 
-/// Writes `cpu 3` or `machine`.
 impl std::fmt::Display for Scope {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.number() {
@@ -155,8 +147,8 @@ model::named! {
     pub enum Times {
         /// Raw ticks of the profile's clock, as in records of calls.
         Ticks = "ticks",
-        /// Nanoseconds on `CLOCK_MONOTONIC` of the machine that recorded. In an imported profile,
-        /// nanoseconds on the clock that the profile has instead.
+        /// Nanoseconds on `CLOCK_MONOTONIC` of the recording machine, or on the clock that an
+        /// imported profile has instead.
         Monotonic = "monotonic_ns",
     }
 }
@@ -164,9 +156,9 @@ model::named! {
 /// A reading of one series at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// The number of the series, which [`TracksWriter::describe`] returned.
+    /// The number that [`TracksWriter::describe`] returned.
     pub series: u32,
-    /// The time of the sample, in the unit of the series' [`Times`].
+    /// The time, in the unit of the series' [`Times`].
     pub time: i64,
     /// The reading; `None` if it failed.
     pub reading: Option<Reading>,
@@ -178,9 +170,9 @@ pub enum Reading {
     /// A count as the kernel returned it.
     Count {
         raw: u64,
-        /// The time for which the counter has been enabled, in ns.
+        /// How long the counter has been enabled, in ns.
         enabled_ns: u64,
-        /// The part of `enabled_ns` in which the counter was counting.
+        /// How long it was counting, in ns.
         running_ns: u64,
     },
     Value(f64),

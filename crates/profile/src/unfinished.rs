@@ -9,9 +9,8 @@
 //! ```
 //!
 //! Nothing was recorded into such a directory, because the manifest is written before the program
-//! starts. The directory is removed only if it contains nothing but these entries and belongs to
-//! the caller, and if no process has its pool open. So a directory that contains any file of the
-//! user is kept.
+//! starts. It is removed only if it contains nothing else, belongs to the caller, and no process
+//! has its pool open. So a directory with a file of the user is kept.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -28,12 +27,11 @@ use crate::pools::{self, NoPool, POOL_NAME};
 use crate::safe_dir::Dir;
 use crate::tracks::{SAMPLED_NAME, SAMPLES_NAME, SERIES_NAME, TRACKS_NAME};
 
-/// Size in bytes of the longest run file that is read.
 const LONGEST_RUN_FILE: u64 = 16 << 20;
 
-/// Removes the directory at `path` with its pool, if the directory is an unfinished profile.
-/// Returns whether it was removed; it is kept if a process uses its pool. The caller must make sure
-/// that no other command is making a profile there at the moment.
+/// Removes the directory at `path` with its pool, if it is an unfinished profile. Returns whether
+/// it was removed; it stays if a process uses its pool. The caller must make sure that no other
+/// command is making a profile there.
 ///
 /// # Errors
 /// Fails if the directory is an unfinished profile and cannot be removed.
@@ -59,7 +57,7 @@ pub fn remove(path: &Path) -> Result<bool> {
                 let place = found.into_parts().1;
                 place.remove().map_err(Error::on("remove", &manifest.pool.unwrap_or_default()))?;
             }
-            // The pool stays as long as somebody may use it. A later command deletes it.
+            // A later command deletes a pool that somebody may still use.
             Ok(_) | Err(NoPool::Gone | NoPool::Refused(_) | NoPool::Unreadable(_)) => {}
         }
     }
@@ -82,7 +80,7 @@ pub(crate) fn is_one(root: &Dir) -> Result<bool> {
     Ok(is_own && root.names()?.iter().all(|name| is_ours(root, name)))
 }
 
-/// Returns whether a command makes an entry with this name and content before the manifest.
+/// Returns whether a command makes such an entry before the manifest.
 fn is_ours(root: &Dir, name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
     match name {
@@ -123,7 +121,7 @@ fn contains_only(
     inside.names().is_ok_and(|names| names.iter().all(|name| is_known(&inside, name)))
 }
 
-/// Returns whether the file is a pool, complete or not, and no process has it open for writing.
+/// Returns whether the file is a pool, complete or not, that no process has open for writing.
 fn is_unused_pool(dir: &Dir) -> bool {
     let Ok(file) = dir.file(POOL_NAME) else { return false };
     let is_begun = |found: &Stat| {

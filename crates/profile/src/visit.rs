@@ -1,4 +1,4 @@
-//! Visits pages: decodes them one by one into reused columns, on as many threads as requested.
+//! Visits pages: decodes them into reused columns, on several threads.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::ledger::{LossCount, merge_losses};
 use crate::leftovers::{PartId, read_page};
 use crate::profile::{PageRef, Place, Profile};
 
-/// Identifies one page of a profile by three indices.
+/// Identifies one page of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageKey {
     /// Index in [`Profile::processes`].
@@ -44,8 +44,8 @@ impl<'a> PageDecoder<'a> {
         Self { profile, columns, bytes: Vec::new(), file: None, layouts: HashMap::new() }
     }
 
-    /// Returns the calls of one page. If the page does not exist, or was damaged after the profile
-    /// was opened, there are no calls, and [`Columns::losses`] reports it.
+    /// Returns the calls of one page. A page that does not exist or was damaged has no calls, and a
+    /// loss.
     pub fn decode(&mut self, key: PageKey) -> &Columns {
         (self.columns.process, self.columns.thread) = (key.process, key.thread);
         self.columns.page = key.page;
@@ -79,13 +79,11 @@ impl<'a> PageDecoder<'a> {
         &self.columns
     }
 
-    /// Returns the calls of the page that was last decoded. There are none before the first page is
-    /// decoded.
+    /// Returns the calls of the page that was last decoded.
     pub fn columns(&self) -> &Columns {
         &self.columns
     }
 
-    /// Reads the bytes of a page into `self.bytes`.
     fn fetch(&mut self, process: usize, page: &PageRef) -> io::Result<()> {
         let changed = || io::Error::from(io::ErrorKind::InvalidData);
         match page.place {
@@ -119,8 +117,8 @@ impl<'a> PageDecoder<'a> {
     }
 }
 
-/// Runs `work` on this many threads, one of which is the calling thread, and returns all results.
-/// If another thread panics, the panic continues on the calling thread.
+/// Runs `work` on this many threads, including the calling one, and returns the results. A panic
+/// continues on the calling thread.
 pub fn on_threads<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
@@ -136,10 +134,9 @@ pub fn on_threads<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R
 }
 
 impl Profile {
-    /// Leaves out the calls that began in the first `ns` nanoseconds of each thread. From now on,
-    /// decoding a page treats these calls as if they had not been recorded. The time of a thread is
-    /// counted from the start of its first recorded call. Numbers that do not come from decoded
-    /// pages ([`Profile::calls`], the cost of probes) do not change.
+    /// Leaves out the calls that began in the first `ns` nanoseconds of each thread, from its first
+    /// recorded call. Numbers that do not come from decoded pages ([`Profile::calls`], the cost of
+    /// probes) do not change.
     pub fn leave_out_first(&mut self, ns: u64) {
         self.left_out = Vec::new();
         let ticks = (ns as f64 / self.timeline.ns_per_tick()).round() as u64;
@@ -172,10 +169,8 @@ impl Profile {
         keys
     }
 
-    /// Decodes every page once, on `workers` threads. Each worker creates its own state with
-    /// `make`. It calls `each` for the pages that it happens to get, a few consecutive ones at a
-    /// time. So the results of `each` must not depend on the order. Returns the states, and for
-    /// each process the losses that were found inside of its pages.
+    /// Decodes the pages on `workers` threads. `make` creates the state of a worker. `each` gets
+    /// pages in any order. Returns the states, and for each process the losses in its pages.
     pub fn visit<S: Send>(
         &self,
         workers: usize,

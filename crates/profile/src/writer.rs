@@ -1,17 +1,15 @@
-//! Writes calls that Counterpoint did not record itself as a profile, for imports.
+//! Writes calls that Counterpoint did not record itself as a profile.
 //!
 //! ```text
 //!  process ─► export, thread ─► call, call, …  ─► pages, appended to the process's part when full
 //!                                    finish    ─► last pages, names of libraries and exports
 //! ```
 //!
-//! The clock of such a profile is [`ClockKind::Monotonic`], so ticks are nanoseconds. A caller can
-//! also add parts to a recorded profile; then ticks are those of that profile's clock. The calls of
-//! a thread may be added in any order. There are no counters, no losses and no readings of the
-//! threads' clocks.
+//! The clock of a new profile is [`ClockKind::Monotonic`], so ticks are nanoseconds. Parts that are
+//! added to a recorded profile have that profile's clock. The calls of a thread may be added in any
+//! order. There are no counters, losses and readings of threads' clocks.
 //!
-//! Memory use: each name once, and one page for each thread, but at most [`MOST_PAGES`] pages at a
-//! time.
+//! Memory use: each name once, and a page for each thread, up to [`MOST_PAGES`].
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -30,10 +28,10 @@ use crate::leftovers::PartId;
 use crate::manifest::Clock;
 use crate::safe_dir::Dir;
 
-/// Maximum number of pages in memory. They take 64 MiB.
+/// Maximum number of pages in memory: 64 MiB.
 pub const MOST_PAGES: usize = 1024;
 
-/// Writes the parts of a profile. The caller writes the manifest.
+/// Writes the parts of a profile, without the manifest.
 #[derive(Debug)]
 pub struct CallsWriter {
     parts: Dir,
@@ -42,7 +40,7 @@ pub struct CallsWriter {
     /// Number of threads with a page in memory.
     paged: usize,
     calls: u64,
-    /// The clock of the recorded profile to which the parts are added; `None` for a new profile.
+    /// The clock of a recorded profile; `None` for a new profile.
     clock: Option<(ClockKind, Timeline)>,
 }
 
@@ -54,7 +52,7 @@ pub struct ProcessKey(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ThreadKey(usize);
 
-/// A function of one process of a [`CallsWriter`]. The key is not valid for another process.
+/// A function of one process of a [`CallsWriter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExportKey(u32);
 
@@ -67,9 +65,8 @@ struct Process {
     name: String,
     arguments: Vec<String>,
     job: Option<Job>,
-    /// The name of the directory of the process's part. The directory is opened for each write and
-    /// not kept open, because the trace of a whole machine may have more processes than we may have
-    /// open files.
+    /// The directory's name. It is opened for each write, because a trace may have more processes
+    /// than we may have open files.
     part: String,
     threads: u32,
     exports: u32,
@@ -97,7 +94,7 @@ impl CallsWriter {
         Ok(Self { parts, processes, threads, paged: 0, calls: 0, clock: None })
     }
 
-    /// Creates a writer for parts that are added to a recorded profile with this clock.
+    /// Creates a writer for parts of a recorded profile with this clock.
     ///
     /// # Errors
     /// Fails if the directory is not writable.
@@ -110,7 +107,7 @@ impl CallsWriter {
         self.calls
     }
 
-    /// Adds a process. Adding the same id twice makes two processes.
+    /// Adds a process. The same id twice makes two processes.
     ///
     /// # Errors
     /// Fails if the process's part cannot be created.
@@ -119,8 +116,8 @@ impl CallsWriter {
         self.part(PartId { pid, start_time, generation: 0 }, &[])
     }
 
-    /// Adds a process whose part gets this id. No part may have this id yet. The arguments are
-    /// stored as the arguments of the process's program.
+    /// Adds a process whose part gets this id, which must be new. The arguments are stored as those
+    /// of its program.
     ///
     /// # Errors
     /// Fails if the process's part cannot be created.
@@ -150,7 +147,7 @@ impl CallsWriter {
         self.processes[process.0].pid
     }
 
-    /// Gives a process a name, which is stored instead of the path of its program.
+    /// Names a process, in place of the path of its program.
     pub fn name_process(&mut self, process: ProcessKey, name: &str) {
         self.processes[process.0].name = kept(name);
     }
@@ -183,7 +180,7 @@ impl CallsWriter {
         thread
     }
 
-    /// Gives a thread a name, of which at most 15 bytes are kept.
+    /// Names a thread. At most 15 bytes are kept.
     pub fn name_thread(&mut self, thread: ThreadKey, name: &str) {
         let thread = &mut self.threads[thread.0];
         let mut end = name.len().min(15);
@@ -194,9 +191,8 @@ impl CallsWriter {
         thread.start.thread_name[..end].copy_from_slice(&name.as_bytes()[..end]);
     }
 
-    /// Adds a function to a library. The library is created if it does not exist. The writer does
-    /// not check whether the function already exists, because the caller knows which functions it
-    /// has added.
+    /// Adds a function to a library, which is created if necessary. The caller knows which
+    /// functions it has added.
     pub fn export(
         &mut self,
         process: ProcessKey,
@@ -235,7 +231,7 @@ impl CallsWriter {
     /// Adds a call.
     ///
     /// # Errors
-    /// Fails if a page was full and cannot be written.
+    /// Fails if a full page cannot be written.
     #[inline]
     pub fn call(
         &mut self,
@@ -254,7 +250,7 @@ impl CallsWriter {
         Ok(())
     }
 
-    /// Writes the page of a thread if it has one, and gives the thread an empty page.
+    /// Writes the thread's page, if it has one, and gives it an empty one.
     #[cold]
     fn turn_page(&mut self, thread: ThreadKey, at: u64) -> Result<()> {
         self.flush(thread.0, false)?;
@@ -285,8 +281,7 @@ impl CallsWriter {
         written.map_err(Error::on("write", &part.path_of(PAGES_NAME)))
     }
 
-    /// Writes all data that is not written yet, including the names of all functions. If this is
-    /// not called, the calls have no names.
+    /// Writes the rest, including the names of functions. Without this, the calls have no names.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -321,24 +316,21 @@ impl CallsWriter {
     }
 }
 
-/// The number of the host that all imported processes have.
 const IMPORTED: u8 = 0;
 
-/// Returns the description of the host of imported calls. It is the same for all of them, because a
-/// trace does not describe hosts.
+/// A trace does not describe hosts.
 fn imported() -> Host {
     Host {
         name: "imported".into(),
         title: "an imported trace".into(),
         dispatches: false,
-        // Each step of torch.profiler has its own number, but torch.profiler's own tables show the
-        // steps as one row.
+        // torch.profiler's own tables show the steps as one row.
         numbered: vec!["ProfilerStep#".into()].into(),
         ..Host::UNKNOWN
     }
 }
 
-/// Returns as much of a name as the metadata can store.
+/// Shortens a name to what the metadata can store.
 fn kept(name: &str) -> String {
     let mut end = name.len().min(LONGEST_NAME);
     while !name.is_char_boundary(end) {

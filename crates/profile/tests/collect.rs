@@ -1,5 +1,4 @@
-//! Tests that collecting loses nothing and counts nothing twice, even if it is repeated or
-//! interrupted at any point.
+//! Tests that collecting loses nothing and counts nothing twice, also if it is repeated or killed.
 
 mod support;
 
@@ -14,8 +13,8 @@ use support::{names, read};
 use testkit::make::pool_path;
 use testkit::{CallScript, Item, ProfileScript, Scratch};
 
-/// Makes two processes that died. The first process has one page in its file and one page in the
-/// pool. The second process has two threads that never flushed a page.
+/// Two processes that died. The first has one page in its file and one in the pool. The second has
+/// two threads that never flushed a page.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.pool = true;
@@ -68,8 +67,8 @@ fn the_content_of_the_pool_moves_to_the_profile() {
     assert_eq!(read(&dir), before);
 }
 
-/// Collecting is killed while it appends a page, so the file may end after any number of bytes of
-/// the page. When collecting runs again, it appends the whole page after these bytes.
+/// The file may end after any number of bytes of a page. Collecting appends the whole page after
+/// them.
 #[test]
 fn collecting_can_be_killed_at_any_byte_and_run_again() {
     let (_scratch, dir) = crashed().written();
@@ -82,8 +81,8 @@ fn collecting_can_be_killed_at_any_byte_and_run_again() {
     let new = fs::read(&pages).unwrap();
     assert!(new.starts_with(&old) && new.len() > old.len());
 
-    // The zeros at the end of the sparse pool are not written again for each of several hundred
-    // cuts, because this would take too long.
+    // The zeros at the end of the sparse pool are not written again for each cut, which would take
+    // too long.
     let pool_size = pool.len() as u64;
     let used = pool.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     for cut in old.len()..=new.len() {
@@ -111,19 +110,18 @@ fn collecting_can_be_killed_between_the_last_steps() {
     let mut manifest = Manifest::read(&dir).unwrap();
     manifest.pool = Some(pool_path(&dir));
     manifest.pool_collected = true;
-    // The case that the pool was already deleted.
+    // The pool was already deleted.
     manifest.write(&dir).unwrap();
     assert_eq!(
         read(&dir),
         expected,
         "a pool that was already collected is not reported as missing"
     );
-    // There is nothing left to do, so nothing is written.
     let before = fs::read(dir.join("manifest.json")).unwrap();
     assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pool, PoolFate::AlreadyCollected);
     assert_eq!(fs::read(dir.join("manifest.json")).unwrap(), before);
     assert_eq!(read(&dir), expected);
-    // The case that the pool was collected but still exists.
+    // The pool was collected but still exists.
     manifest.write(&dir).unwrap();
     fs::create_dir_all(pool_path(&dir).parent().unwrap()).unwrap();
     fs::write(pool_path(&dir), pool).unwrap();
@@ -154,8 +152,7 @@ fn a_live_process_keeps_its_pages_and_the_pool() {
     assert!(Profile::open(&dir).unwrap().processes.iter().any(|p| p.alive));
 }
 
-/// After `exec`, a process continues as its next generation. So the collector must treat the
-/// previous generation as dead although the process is alive.
+/// After `exec`, a process continues as its next generation.
 #[test]
 fn an_earlier_generation_of_a_live_process_is_dead() {
     let me = ProcessId::current().unwrap();

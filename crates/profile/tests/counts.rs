@@ -1,4 +1,4 @@
-//! Tests reading the counts of calls, which a run with a budget writes in addition to the records.
+//! Tests reading the counts of calls in a run with a budget.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -11,8 +11,8 @@ use record::counts::{COUNTS_NAME, CountsFrame, CountsRow, Spent};
 use testkit::make::pool_path;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// Makes two processes that died. In the first process, one thread had ended and written its counts
-/// to the file. The counts of its other thread, and of the second process, are still in the pool.
+/// Two processes that died. In the first, one thread had ended and written its counts to the file.
+/// The counts of its other thread, and of the second process, are still in the pool.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.budget(0.02);
@@ -71,7 +71,6 @@ fn check(dir: &Path) {
     let expected = [spent(0, 2_000, 30, (5, 6)), spent(1, 1_000, 20, (0, 0))];
     assert_eq!(profile.processes[0].spent, expected);
     assert_eq!(profile.all_losses(), []);
-    // The records can be read in the same way as the records of a run without a budget.
     let mut decoder = PageDecoder::new(&profile);
     let starts = |key: &_| decoder.decode(*key).start_ticks.clone();
     let starts: Vec<u64> = profile.pages().iter().flat_map(starts).collect();
@@ -89,7 +88,7 @@ fn the_counts_of_a_crash_are_in_the_pool_and_move_to_the_profile() {
     assert!(dir.join("processes/4000002-1001-0").join(COUNTS_NAME).exists());
 }
 
-/// A collector is killed after it has appended the counts, and then runs again.
+/// A collector was killed after it had appended the counts, and runs again.
 #[test]
 fn counts_that_are_found_twice_are_used_once() {
     let (scratch, dir) = written();
@@ -131,10 +130,10 @@ fn the_larger_count_is_the_later_one() {
     assert_eq!(profile.processes[0].spent[0].cpu_ns, 9_000);
 }
 
-/// In steps that are away, the host announces no ops. Thread 0 knows of 30 such steps, the last of
-/// which may not have ended. Thread 1 made its last call when there were 20 such steps, 10 of which
-/// were before the thread began. Thread 2 is like thread 1, but has ended. Each export is called 3
-/// times in a step. Thread 3 has calls that the host announces in every step.
+/// Thread 0 knows of 30 steps that were away, the last of which may not have ended. Thread 1 made
+/// its last call when there were 20, 10 of which were before it began. Thread 2 is like thread 1,
+/// but has ended. Exports are called 3 times in a step. Thread 3 has calls that the host announces
+/// in every step.
 #[test]
 fn calls_in_steps_that_were_away_are_estimated() {
     let of = |away_before, away, has_ended, steps| Steps {
@@ -152,8 +151,7 @@ fn calls_in_steps_that_were_away_are_estimated() {
     script.budget(0.02);
     let process = script.process(1);
     process.library("m", &["a"]);
-    // Estimated calls that a thread has already added to its own counts are part of the thread's
-    // number of calls.
+    // A thread's number of calls contains the estimates that it has already added.
     let threads = [(of(0, 30, 0, 38), 90), (of(10, 20, 0, 0), 30), (of(10, 20, 1, 0), 30)];
     for (steps, unseen) in threads {
         let thread = process.thread("t").counted(0, 24 + unseen, 0, 0);
@@ -171,7 +169,7 @@ fn calls_in_steps_that_were_away_are_estimated() {
     assert_eq!(profile.processes[0].steps.map(|steps| (steps.steps, steps.away)), Some((38, 30)));
 }
 
-/// Numbers that no recorder would write must not cause an overflow.
+/// Numbers that no recorder would write.
 #[test]
 fn impossible_steps_are_bounded() {
     let most = Steps { sampled: u64::MAX, weight: 1, away: u64::MAX, steps: 1, ..Steps::default() };

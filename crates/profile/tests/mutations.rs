@@ -1,8 +1,7 @@
-//! Reads a million damaged pages. The readers never panic, and refuse every flushed page that was
-//! changed.
+//! Reads a million damaged pages. The readers must not panic, and must refuse a flushed page that
+//! was changed.
 //!
-//! The test is deterministic, so that a failure can be reproduced. `fuzz/` contains the same test
-//! as a fuzzer.
+//! The test is deterministic, to reproduce failures. `fuzz/` contains the same test as a fuzzer.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,8 +14,7 @@ use testkit::{CallScript, Item, PageMaker, ProfileScript, Random};
 
 const DECODES: u64 = 1_000_000;
 
-/// Damages a few places in `bytes` after `from`: changes a bit, a byte or a range, copies bytes
-/// from another place, or truncates the end.
+/// Damages a few places in `bytes` after `from`.
 fn damage(r: &mut Random, bytes: &mut Vec<u8>, from: usize) {
     for _ in 0..=r.place(3) {
         let room = bytes.len().saturating_sub(from);
@@ -46,8 +44,8 @@ fn damage(r: &mut Random, bytes: &mut Vec<u8>, from: usize) {
     }
 }
 
-/// Returns one page with a few calls for each layout. The pages are not flushed, as in the pool,
-/// but end after their records.
+/// One page with a few calls for each layout, as in the pool, but without the bytes after the
+/// records.
 fn written() -> Vec<(GroupLayout, Vec<u8>, Vec<Call>)> {
     let groups: [&[usize]; 4] = [&[], &[1], &[2, 1], &[1; 32]];
     let pages = groups.iter().zip(layouts()).map(|(groups, layout)| {
@@ -96,7 +94,7 @@ fn a_million_damaged_pages() {
             let (layout, bytes, calls) = &written[random.place(written.len())];
             let mut page = bytes.clone();
             match random.place(8) {
-                // A flushed page is either read exactly as it was written, or refused as a whole.
+                // A flushed page is read as it was written, or refused as a whole.
                 0 => {
                     let header = PageHeader::parse(&page).unwrap();
                     page = seal(&header, page);
@@ -109,7 +107,7 @@ fn a_million_damaged_pages() {
                     }
                     mine[1] += u64::from(read.is_none());
                 }
-                // The page is read with the wrong layout, as if it came from another run.
+                // The wrong layout, as if the page came from another run.
                 1 => {
                     damage(&mut random, &mut page, HEADER_BYTES);
                     let other = &written[random.place(written.len())].0;
@@ -119,7 +117,7 @@ fn a_million_damaged_pages() {
                     damage(&mut random, &mut page, 0);
                     mine[1] += u64::from(read_page(&page, layout).is_none());
                 }
-                // Only the records are damaged. The header contains the right number of bytes.
+                // Only the records are damaged. The header has the right number of bytes.
                 _ => {
                     let mut records = page.split_off(HEADER_BYTES);
                     damage(&mut random, &mut records, 0);
@@ -138,13 +136,11 @@ fn a_million_damaged_pages() {
     });
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     assert!(count(&decodes) >= DECODES);
-    // Both cases must occur often: pages that are refused, and pages that are not.
     assert!(count(&refused) > 50_000, "{} pages were refused", count(&refused));
     assert!(count(&whole) < DECODES / 10, "{} pages are undamaged", count(&whole));
 }
 
-/// A page is cut after every byte, and its header is changed to match. The calls that can be read
-/// must be the first calls that were written.
+/// The header is changed to match the cut.
 #[test]
 fn a_page_cut_anywhere_contains_the_first_calls() {
     for (layout, bytes, calls) in &written() {
@@ -163,7 +159,6 @@ fn a_page_cut_anywhere_contains_the_first_calls() {
     }
 }
 
-/// Damages whole files of pages, and opens profiles with them.
 #[test]
 fn damaged_files_of_pages() {
     let mut script = ProfileScript::monotonic();
@@ -189,13 +184,13 @@ fn damaged_files_of_pages() {
     }
 }
 
-/// Makes a run of pages with one block, which has two ids, one counter and room for two events. The
-/// run, and the frames into which it is converted, are damaged again and again.
+/// A run of pages with one block, which has two ids, one counter and room for two events, and its
+/// frames.
 #[test]
 fn damaged_loops() {
     let mut run = vec![0u8; PAGE_BYTES];
     let mut put = |at: usize, bytes: &[u8]| run[at..at + bytes.len()].copy_from_slice(bytes);
-    // The layout is the one in docs/file-format.md: a run with one block.
+    // The layout of docs/file-format.md.
     put(0, b"CPTLOOP1");
     put(8, &[2]);
     put(12, &[1]);

@@ -13,7 +13,7 @@ use profile::{ErrorKind, Manifest, Profile};
 use support::{names, read};
 use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 
-/// Makes a thread with three pages, each of which has two calls.
+/// A thread with three pages of two calls.
 fn three_pages() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("a", 0);
@@ -66,7 +66,7 @@ fn pages_are_found_in_any_order_twice_and_between_garbage() {
     fs::write(pages_file(&dir), shuffled).unwrap();
     assert_eq!(read(&dir), (expected(), vec![]));
 
-    // Half a page counts as a loss, unless the whole page follows later in the file.
+    // Half a page is a loss, unless the whole page follows later in the file.
     let again: Vec<u8> = [&page(1)[..40], page(0), page(1), page(2)].concat();
     fs::write(pages_file(&dir), again).unwrap();
     assert_eq!(read(&dir), (expected(), vec![]));
@@ -84,7 +84,7 @@ fn pages_are_found_in_any_order_twice_and_between_garbage() {
     assert_eq!(calls, [&expected()[..2], &expected()[4..]].concat());
     assert_eq!(names(&losses), [("torn_page", 1), ("missing_page", 1)]);
 
-    // If there are two complete copies of a page, the copy with more records is used.
+    // Of two complete copies, the one with more records is used.
     fs::write(pages_file(&dir), [page(1), page(2)].concat()).unwrap();
     assert_eq!(
         names(&read(&dir).1),
@@ -201,7 +201,6 @@ fn only_flushed_calls_are_read_with_a_truncated_pool() {
     }
 }
 
-/// Arbitrary bytes must not cause a panic.
 #[test]
 fn random_damage_never_panics() {
     let (_scratch, dir) = three_pages().written();
@@ -288,8 +287,8 @@ fn batches_follow_the_schema() {
     assert_eq!(only, 3);
 }
 
-/// The same function in two processes, or loaded again with another number, is one op. A function
-/// with the same name in another library is another op.
+/// A function in two processes, or loaded again with another number, is one op. A function with the
+/// same name in another library is another op.
 #[test]
 fn one_function_is_one_op() {
     let mut script = ProfileScript::monotonic();
@@ -323,7 +322,7 @@ fn errors_name_the_path_and_the_reason() {
     assert!(matches!(later.kind(), ErrorKind::Schema { .. }), "{later}");
 }
 
-/// Calls of a process whose metadata is missing are kept. They have numbers in place of names.
+/// The calls have numbers in place of names.
 #[test]
 fn a_process_without_metadata() {
     let mut script = three_pages();
@@ -334,8 +333,7 @@ fn a_process_without_metadata() {
     assert_eq!(names(&losses), [("torn_metadata", 1)]);
 }
 
-/// There is a library with a long name and many exports. If each export kept its own copy of the
-/// name, this would need much memory.
+/// A copy of the name for each export would need much memory.
 #[test]
 fn a_long_name_of_a_library_is_kept_once() {
     let mut script = three_pages();

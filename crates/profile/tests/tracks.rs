@@ -1,5 +1,4 @@
-//! Tests that tracks are read back as they were written, even if the end of the files is missing or
-//! damaged.
+//! Tests that tracks are read back as they were written, also from damaged or truncated files.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -35,7 +34,7 @@ fn value(series: u32, time: i64, value: f64) -> Sample {
     Sample { series, time, reading: Some(Reading::Value(value)) }
 }
 
-/// Returns all samples, the names of the losses, and the number of samples of unknown series.
+/// The samples, the names of the losses, and the number of samples of unknown series.
 fn read(tracks: &Tracks) -> (Vec<Sample>, Vec<String>, u64) {
     let mut samples = tracks.samples().unwrap();
     let mut all = Vec::new();
@@ -56,8 +55,8 @@ fn file(dir: &Path, name: &str) -> PathBuf {
     dir.join("tracks").join(SAMPLED_NAME).join(name)
 }
 
-/// Writes two batches of three samples, and describes another series between the batches. Returns
-/// the samples.
+/// Writes two batches of three samples, and describes another series in between. Returns the
+/// samples.
 fn small(dir: &Path) -> Vec<Sample> {
     let mut writer =
         TracksWriter::create(&Dir::open(dir).unwrap(), SAMPLED_NAME, Readings::Counts).unwrap();
@@ -73,7 +72,6 @@ fn small(dir: &Path) -> Vec<Sample> {
     [first, second].concat()
 }
 
-/// Opens a stream by its path.
 fn stream(path: &std::path::Path) -> profile::Result<Option<StreamReader>> {
     let name = path.file_name().unwrap().to_str().unwrap();
     StreamReader::open(&Dir::open(path.parent().unwrap())?, name)
@@ -104,7 +102,7 @@ fn samples_are_read_back_as_written() {
         value(id, 1, f64::INFINITY),
     ];
     values.iter().for_each(|s| imported.push(*s).unwrap());
-    // The writer is dropped without `finish`, as if its process had been killed.
+    // Dropped without `finish`, as if the process had been killed.
     imported.flush().unwrap();
     drop(imported);
 
@@ -150,9 +148,8 @@ fn a_reading_of_the_other_kind_or_of_no_series_is_refused() {
     );
 }
 
-/// Each file is cut after every byte. The samples that can be read must be the first samples that
-/// were written, and must include all batches before the cut. A cut inside a message must be
-/// reported as a loss.
+/// The samples that can be read are the first ones, with all batches before the cut. A cut inside a
+/// message is a loss.
 #[test]
 fn a_stream_cut_anywhere_gives_its_whole_batches() {
     let scratch = Scratch::new();
@@ -173,9 +170,8 @@ fn a_stream_cut_anywhere_gives_its_whole_batches() {
         seen.push((samples.len(), losses.len()));
     }
     seen.dedup();
-    // The cases are: no schema, no batch, one batch, and two batches. Each of them occurs first
-    // with complete messages and then with an incomplete message at the end. In the last case, the
-    // end mark is incomplete.
+    // No schema, no batch, one batch and two batches, each first with complete messages, then with
+    // an incomplete one.
     let none = usize::MAX;
     assert_eq!(seen, [(none, 0), (0, 0), (0, 1), (3, 0), (3, 1), (6, 0), (6, 1)]);
 }
@@ -219,8 +215,7 @@ fn other_files_are_not_read_as_streams() {
     assert_eq!(stream(&samples).unwrap_err().path(), samples);
 }
 
-/// Reads three thousand damaged copies of the files. There must be no panic, no more samples than
-/// were written, and no sample of a series that was not described.
+/// There must be no panic, no more samples than were written, and no sample of an unknown series.
 #[test]
 fn damage_never_panics() {
     let scratch = Scratch::new();
@@ -259,8 +254,7 @@ fn damage_never_panics() {
     assert!(read_back > 3_000, "only {read_back} samples were read: the test damages too much");
 }
 
-/// Full batches are written automatically, so that memory use stays constant however many samples
-/// there are.
+/// Full batches are written automatically, so that memory use stays constant.
 #[test]
 fn many_samples_are_written_in_batches() {
     let scratch = Scratch::new();

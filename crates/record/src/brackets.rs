@@ -6,21 +6,19 @@
 //!         read counters      the call     read counters, append the record
 //! ```
 //!
-//! Calibration measures the brackets of empty calls one after another, with warm caches. In the
+//! Calibration measures the brackets of empty calls, one after another, with warm caches. In the
 //! program, the same code takes longer, by a factor that depends on the program. So the recorder
-//! also measures the brackets of some of the program's calls, chosen at random, and counts these
-//! times in histograms. Histograms of the empty calls' times, made in the same way, show which part
-//! of a bracket lies outside of `entry` and `exit`.
+//! also measures the brackets of randomly chosen calls of the program. Histograms of the empty
+//! calls' times show which part of a bracket lies outside of `entry` and `exit`.
 
 use crate::wire::wire;
 
-/// Number of buckets for each doubling of the time. Except in the last bucket, the middle of a
-/// bucket differs by less than 1/32 from every value in it.
+/// Number of buckets for each doubling of the time. So the middle of a bucket differs by less than
+/// 1/32 from the values in it, except in the last bucket.
 const PER_OCTAVE: u64 = 16;
-/// Number of buckets. The last bucket counts all times that are too long for the other buckets.
+/// Number of buckets. The last one also counts all longer times.
 pub const BUCKETS: usize = 16 * 15 + 1;
-/// Times of at least this many ticks (2^18) are counted in the last bucket. With any clock, a
-/// bracket that is not interrupted takes less time than this.
+/// The last bucket counts times from this many ticks on. Such brackets were probably interrupted.
 const LONGEST: u64 = 1 << 18;
 
 /// Returns the index of the bucket that counts this many ticks.
@@ -47,8 +45,7 @@ pub fn middle_of(bucket: usize) -> f64 {
     first as f64 + ((1u64 << octave.min(48)) - 1) as f64 / 2.0
 }
 
-/// A histogram of times: pairs of a bucket's index and its count, in ascending order. Buckets that
-/// counted nothing are left out.
+/// A histogram of times: the indices and counts of buckets that are not empty, in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram(pub Vec<(u16, u32)>);
 
@@ -59,7 +56,7 @@ impl Histogram {
         Self(counts.map(|(bucket, n)| (bucket as u16, *n)).collect())
     }
 
-    /// Returns how many times (durations) the histogram counts.
+    /// Returns the number of times that were added.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|(_, n)| u64::from(*n)).sum()
     }
@@ -72,8 +69,7 @@ pub struct Brackets {
     pub thread_uid: u32,
     /// Bit mask of the counters that the brackets read; 0 if they read none.
     pub counters: u32,
-    /// Whether these are the brackets of the calibration's empty calls, and not of the program's
-    /// calls.
+    /// Whether these are the brackets of the calibration's empty calls.
     pub rehearsed: bool,
     /// The times from the entry into the recorder to the start of the recorded call, in ticks.
     pub before: Histogram,
@@ -88,8 +84,7 @@ wire!(Brackets { thread_uid, counters, rehearsed, before, after });
 mod tests {
     use super::*;
 
-    /// The buckets for 0 to 31 are one tick wide, the 16 buckets for 32 to 63 are two ticks wide,
-    /// and so on.
+    /// The buckets for 0 to 31 are one tick wide, the 16 buckets for 32 to 63 two ticks, and so on.
     #[test]
     fn buckets() {
         for (ticks, bucket, middle) in [
@@ -113,8 +108,8 @@ mod tests {
                 "{ticks}"
             );
         }
-        // The buckets have no gaps between them. All values in a bucket of width w are at least 16
-        // w, and at most (w - 1) / 2 away from the middle of the bucket.
+        // Buckets have no gaps. Values in a bucket of width w are at least 16 w, and at most (w -
+        // 1) / 2 away from the middle.
         let all: Vec<usize> = (0..LONGEST).map(bucket_of).collect();
         assert!(all.windows(2).all(|two| two[1] == two[0] || two[1] == two[0] + 1));
         let far = (16..LONGEST).map(|t| (middle_of(bucket_of(t)) - t as f64).abs() / t as f64);

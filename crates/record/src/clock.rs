@@ -1,7 +1,6 @@
-//! Reads clocks. This module decides which clock a run uses for its call records, reads that clock,
-//! and converts its ticks to nanoseconds.
+//! Chooses the clock of a run, reads it, and converts its ticks to nanoseconds.
 //!
-//! Two clocks are read in hot paths:
+//! The clocks for the records of calls:
 //!
 //! | kind | begin | end | tick |
 //! |---|---|---|---|
@@ -15,8 +14,7 @@
 //! measured to take 9.5 ns and `rdtscp` 18 ns. A fence at the start would add 9 ns to every call,
 //! but would remove an error of less than 9 ns.
 //!
-//! Records contain raw ticks. A [`Snapshot`] is the readings of all clocks at one moment. A
-//! [`Timeline`] is the straight line through the first and the last snapshot of a profile.
+//! Records contain raw ticks.
 
 mod utc;
 
@@ -45,8 +43,8 @@ impl Wire for ClockKind {
 }
 
 impl ClockKind {
-    /// Returns the best clock of this machine. `kernel_clocksource` is the kernel's own clock
-    /// source (the content of `/sys/devices/system/clocksource/clocksource0/current_clocksource`).
+    /// Returns the best clock of this machine. `kernel_clocksource` is the content of
+    /// `/sys/devices/system/clocksource/clocksource0/current_clocksource`.
     pub fn choose(kernel_clocksource: &str) -> Self {
         // The paravirtual clocks are scaled time-stamp counters, so kernels that use them trust the
         // counter.
@@ -69,7 +67,7 @@ impl ClockKind {
     }
 
     /// Returns the current ticks, for the end of a measured interval, and the thread's location:
-    /// `node << 12 | cpu`, the format that the kernel uses for `getcpu`.
+    /// `node << 12 | cpu`, the kernel's encoding for `getcpu`.
     #[inline(always)]
     pub fn end(self) -> (u64, u32) {
         match self {
@@ -91,29 +89,26 @@ impl ClockKind {
 pub struct Granularity {
     /// The smallest difference between two consecutive readings that differ.
     pub smallest_ticks: u64,
-    /// The median of the differences between consecutive readings that differ. If one reading takes
-    /// longer than the clock's own step, this is the time that a reading takes.
+    /// The median of the differences between consecutive readings that differ. If a reading takes
+    /// longer than the clock's own step, this is the time of a reading.
     pub typical_ticks: u64,
 }
 
 wire!(Granularity { smallest_ticks, typical_ticks });
 
-/// Number of steps that [`ClockKind::granularity`] measures.
 const READINGS: usize = 128;
-/// A coarse clock is read at most this many times to measure its steps, which takes 0.4 ms at 20 ns
-/// per reading.
+/// Maximum number of readings. At 20 ns per reading, they take 0.4 ms.
 const MOST_READINGS: usize = 20_000;
 
 impl ClockKind {
-    /// Measures the steps of this clock by reading it repeatedly. This takes a few µs, or 0.4 ms if
-    /// the clock is coarse. If the clock did not advance, both fields are 0, which means unknown.
+    /// Measures the steps of this clock. This takes a few µs, or 0.4 ms if the clock is coarse.
+    /// Both fields are 0 if the clock did not advance.
     pub fn granularity(self) -> Granularity {
         Granularity::of(|| self.begin())
     }
 }
 
 impl Granularity {
-    /// Measures the steps of the clock that `read` reads.
     fn of(mut read: impl FnMut() -> u64) -> Self {
         let mut steps = [0u64; READINGS];
         let (mut found, mut last) = (0, read());
@@ -139,8 +134,7 @@ impl Granularity {
     }
 }
 
-/// Returns whether the processor has `rdtscp` and promises a time-stamp counter that ticks at a
-/// constant rate in all power states.
+/// Returns whether the processor has `rdtscp` and an invariant time-stamp counter.
 pub fn tsc_is_invariant() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -163,22 +157,21 @@ fn ask_the_processor() -> bool {
     rdtscp && invariant
 }
 
-/// Returns `CLOCK_MONOTONIC` in ns since an unspecified start (usually boot). If the vDSO provides
-/// the clock, the function makes no system call. It never touches `errno`.
+/// Returns `CLOCK_MONOTONIC` in ns since an unspecified start (usually boot). Usually makes no
+/// system call. Does not change `errno`.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC)
 }
 
-/// Returns the CPU time of the calling thread since the thread started, in ns. The function makes
-/// one system call (about 250 ns).
+/// Returns the CPU time of the calling thread in ns. Makes a system call (about 250 ns).
 #[inline]
 pub fn thread_cpu_ns() -> u64 {
     read_clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Returns the CPU time that all threads of the process have used since the process started, in ns.
-/// Threads that have ended are included. The function makes one system call.
+/// Returns the CPU time of the process, including threads that have ended, in ns. Makes a system
+/// call.
 pub fn process_cpu_ns() -> u64 {
     read_clock(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
@@ -195,9 +188,8 @@ fn read_clock(clock: libc::clockid_t) -> u64 {
 fn where_am_i() -> u32 {
     // SAFETY: the call takes no arguments and touches no memory.
     let cpu = unsafe { libc::sched_getcpu() };
-    // Without `rdtscp`, finding the node would need a system call for each call, which is not worth
-    // its cost. The node 0 is right on machines with a single node, and `profile` can derive the
-    // node from the CPU.
+    // The node stays 0, because finding it would need a system call. It can be derived from the CPU
+    // later.
     cpu.max(0) as u32
 }
 
@@ -217,8 +209,8 @@ pub struct Snapshot {
 wire!(Snapshot { ticks, monotonic_ns, realtime_ns, uncertainty_ticks });
 
 impl Snapshot {
-    /// Reads all clocks five times, and returns the attempt in which the readings were closest
-    /// together. Takes about 1 µs.
+    /// Reads the clocks five times and returns the attempt whose readings were closest together.
+    /// Takes about 1 µs.
     pub fn take(kind: ClockKind) -> Self {
         let mut best: Option<Snapshot> = None;
         for _ in 0..5 {
@@ -240,25 +232,22 @@ impl Snapshot {
     }
 }
 
-/// The straight line that converts ticks to nanoseconds. It goes through the first and the last
-/// snapshot of a profile.
+/// The straight line that converts ticks to nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timeline {
     origin: Snapshot,
     ns_per_tick: f64,
-    /// Whether the line comes from two snapshots that are far enough apart. If not, the number of
-    /// nanoseconds per tick is an assumption.
+    /// If false, the number of nanoseconds per tick is an assumption.
     pub calibrated: bool,
 }
 
-/// Two snapshots that are closer together than this cannot calibrate the line: over 1 ms, an error
-/// of 22 ns in a reading changes the result by 22 ppm.
+/// Snapshots that are closer together than this cannot calibrate the line: over 1 ms, an error of
+/// 22 ns in a reading changes the result by 22 ppm.
 const SHORTEST_BASELINE_NS: u64 = 1_000_000;
 
 impl Timeline {
-    /// Fits the line. Ticks of `CLOCK_MONOTONIC` are nanoseconds by definition. For the time-stamp
-    /// counter, the line needs two usable snapshots. Without them, one tick is assumed to be 1 ns,
-    /// and `calibrated` is false.
+    /// Fits the line through the first and the last snapshot. If they are too close together to
+    /// calibrate the time-stamp counter, one tick is assumed to be 1 ns.
     pub fn fit(kind: ClockKind, snapshots: &[Snapshot]) -> Self {
         let origin = snapshots.iter().copied().min_by_key(|s| s.ticks).unwrap_or(Snapshot {
             ticks: 0,
@@ -283,7 +272,7 @@ impl Timeline {
         self.ns_per_tick
     }
 
-    /// Returns the moment of the first snapshot, through which the line goes, in ticks.
+    /// Returns the ticks of the first snapshot.
     pub fn origin_ticks(&self) -> u64 {
         self.origin.ticks
     }
@@ -296,12 +285,12 @@ impl Timeline {
     /// Converts a moment in ticks to `CLOCK_MONOTONIC` in ns.
     pub fn monotonic_ns(&self, ticks: u64) -> i64 {
         let delta = ticks.wrapping_sub(self.origin.ticks) as i64;
-        // If ticks are nanoseconds, the result stays exact.
+        // A conversion to `f64` would round.
         let ns = match self.ns_per_tick {
             1.0 => delta,
             ns_per_tick => (delta as f64 * ns_per_tick).round() as i64,
         };
-        // The addition saturates because the number of ticks in a damaged file can be any number.
+        // The number of ticks in a damaged file can be any number.
         (self.origin.monotonic_ns as i64).saturating_add(ns)
     }
 
@@ -347,7 +336,7 @@ mod tests {
         Snapshot { ticks, monotonic_ns, realtime_ns: monotonic_ns + 1_000, uncertainty_ticks: 10 }
     }
 
-    /// The clock advances by 41, 42, 40, 41, …. After the first reading, each value is read twice.
+    /// The clock advances by 41, 42, 40, 41, …. Most values are read twice.
     #[test]
     fn steps_of_a_coarse_clock() {
         let (mut now, mut reads) = (1_000, 0u64);
@@ -402,8 +391,6 @@ mod tests {
             let last = Snapshot::take(kind);
             let line = Timeline::fit(kind, &[first, last]);
             assert!(line.calibrated);
-            // The line goes through the last snapshot, except for the snapshots' uncertainty and
-            // rounding.
             let error = line.monotonic_ns(last.ticks) - last.monotonic_ns as i64;
             let known = (first.uncertainty_ticks + last.uncertainty_ticks) as i64 + 1;
             assert!(error.abs() <= known, "{error} ns off, {known} allowed");

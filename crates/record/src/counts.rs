@@ -1,24 +1,24 @@
-//! Defines the exact counts of calls in runs with a budget: a table in the pool for each thread,
-//! and the file to which the counts are moved.
+//! Defines the counts of calls in runs with a budget: a table in the pool for each thread, and the
+//! file to which the counts are moved.
 //!
-//! A run with a budget counts every call but times only some. A thread counts in its *table*:
-//! contiguous pages of the pool, with one entry for each export.
+//! A run with a budget counts calls but times only some. A thread counts in its *table*: contiguous
+//! pages of the pool, with one entry for each export.
 //!
 //! ```text
 //!  table   header, 256 bytes: process, thread, number of entries, price
 //!  +256    entry ─ entry ─ …           128 bytes each, by export; zeros where nothing was called
 //! ```
 //!
-//! A call adds 1 to the entry of its export, so the counts are exact even if the process is killed.
-//! When the thread ends, the recorder appends the thread's counts to the file [`COUNTS_NAME`] of
-//! the process's part, as frames like those of the metadata ([`crate::meta`]), and gives the
-//! table's pages back to the pool. The collector does the same for tables that a crash left in the
-//! pool. If a thread needs more entries, it copies its table into a larger one. The counts never
-//! decrease. So a reader that finds two counts for the same export and thread uses the larger one.
+//! Counts in the pool survive if the process is killed. When a thread ends, the recorder appends
+//! the thread's counts to the file [`COUNTS_NAME`], as frames like those of the metadata
+//! ([`crate::meta`]), and gives the table's pages back to the pool. The collector does the same for
+//! tables that a crash left in the pool. A thread that needs more entries copies its table into a
+//! larger one, so a reader may find two counts for one export and thread. The larger count is
+//! right, because counts never decrease.
 //!
-//! **Steps.** A host may announce its ops in some of the program's steps only ([`steps`]). Then the
-//! recorder estimates the calls in the other steps, and the table also contains the sums that the
-//! estimate needs.
+//! **Steps.** If a host announces its ops in some of the program's steps only ([`steps`]), the
+//! recorder estimates the calls in the other steps. The table also contains the sums for this
+//! estimate.
 //!
 //! | kind | frame | payload |
 //! |---:|---|---|
@@ -50,8 +50,8 @@ const KIND_COUNTS: u16 = 1;
 #[repr(C)]
 #[derive(Debug)]
 pub struct TableHeader {
-    /// [`TABLE_MAGIC`]. The recorder stores it last, so a table with this number is complete. It is
-    /// 0 after the table was given back to the pool.
+    /// [`TABLE_MAGIC`], which the recorder stores last. 0 after the table was given back to the
+    /// pool.
     pub magic: AtomicU64,
     /// [`TABLE_VERSION`].
     pub version: u32,
@@ -62,12 +62,12 @@ pub struct TableHeader {
     pub generation: u32,
     /// See [`crate::pool::Row::start_time`].
     pub start_time: u64,
-    /// The thread's number in its process; the thread's pages have the same number.
+    /// The thread's number in its process, as in its pages.
     pub thread_uid: u32,
     /// The kernel's id of the thread.
     pub tid: u32,
     pub entries: u32,
-    /// Always zero.
+    /// Reserved, 0.
     pub reserved: u32,
     /// See [`Spent::cpu_ns`].
     pub cpu_ns: AtomicU64,
@@ -79,24 +79,23 @@ pub struct TableHeader {
     pub told_ns: AtomicU64,
     /// See [`Steps`].
     pub steps: [AtomicU64; STEPS_WORDS],
-    /// Always zero.
+    /// Reserved, 0.
     pub more: [u64; 22 - STEPS_WORDS],
 }
 
-/// The numbers of a thread about one export, in the layout that they have in memory. Readers use
-/// `calls`, `timed`, `counted`, and the numbers about steps. Only the thread itself uses the other
-/// fields. The fields that each call needs are in the first 64 bytes.
+/// The numbers of a thread about one export, as they are in memory. The fields that each call needs
+/// are in the first 64 bytes.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Entry {
-    /// Number of calls, including those that were estimated (`unseen`). The number never decreases.
+    /// Number of calls, including those that were estimated (`unseen`).
     pub calls: AtomicU64,
     /// The number of the next call that will be timed.
     pub next: AtomicU64,
     /// The number of the last call that was chosen by sampling.
     pub drawn: AtomicU64,
-    /// Number of calls before the one in `drawn` that belong to no record yet, because the records
-    /// that would have covered them were abandoned.
+    /// Number of calls before the one in `drawn` that belong to no record yet, because their
+    /// records were abandoned.
     pub carried: AtomicU64,
     /// Number of calls that were timed.
     pub timed: AtomicU64,
@@ -104,7 +103,7 @@ pub struct Entry {
     pub counted: AtomicU64,
     /// Sum of the durations of the timed calls, in ticks.
     pub ticks: AtomicU64,
-    /// The next timed call is chosen so that each call has the probability 1 / `period`.
+    /// The next timed call is chosen so that a call has the probability 1 / `period`.
     pub period: AtomicU32,
     /// The counters of the next timed call are read with the probability 1 / `counter_period`.
     pub counter_period: AtomicU32,
@@ -120,7 +119,7 @@ pub struct Entry {
     pub is_always: AtomicU64,
     /// See [`SampledCalls::in_cut`].
     pub in_cut: AtomicU64,
-    /// Always zero.
+    /// Reserved, 0.
     pub more: [u64; 2],
 }
 
@@ -137,18 +136,15 @@ pub fn entries_in(pages: usize) -> usize {
     (pages * PAGE_BYTES).saturating_sub(TABLE_HEADER_BYTES) / ENTRY_BYTES
 }
 
-/// The processor time of a thread, and the part of that time that recording took according to the
-/// recorder's own measurements.
+/// The processor time of a thread, and the part of it that recording took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Processor time of the thread since the recorder attached to it, in ns.
     pub cpu_ns: u64,
-    /// The part of `cpu_ns` that recording took. This is an estimate, which the recorder uses to
-    /// stay within the budget.
+    /// An estimate of the part of `cpu_ns` that recording took.
     pub price_ns: u64,
-    /// Number of calls that were only counted, but not by a stub (a piece of code in place of an
-    /// exported function). These are ops that the host announced to the recorder, and ops in runs
-    /// of a model that were not watched, in which the host announced no ops.
+    /// Number of calls that were only counted, and not by a stub (code in place of an exported
+    /// function). Examples are ops that the host announced.
     pub told_calls: u64,
     /// The part of `price_ns` that these calls took.
     pub told_ns: u64,
@@ -174,7 +170,7 @@ pub struct CountsFrame {
     pub thread_uid: u32,
     /// The kernel's id of the thread.
     pub tid: u32,
-    /// The processor time of the thread, and the part of it that recording took.
+    /// See [`Spent`].
     pub spent: Spent,
     /// The exports that were called, in ascending order.
     pub rows: Vec<CountsRow>,
@@ -256,8 +252,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Returns a table that has only the header and no rows. Use [`Table::pages`] first to check
-    /// whether the bytes are a table.
+    /// Returns a table of which only the header can be read. Check the bytes with [`Table::pages`]
+    /// first.
     pub fn header_of(first: &'a [u8]) -> Self {
         Self { bytes: first }
     }
@@ -311,7 +307,6 @@ impl<'a> Table<'a> {
         self.u32(offset_of!(TableHeader, thread_uid))
     }
 
-    /// Returns the numbers about steps, if there are any.
     fn steps(&self) -> Option<ThreadSteps> {
         let at = offset_of!(TableHeader, steps);
         let steps = Steps::from_words(std::array::from_fn(|word| self.u64(at + 8 * word)));
@@ -326,7 +321,7 @@ impl<'a> Table<'a> {
         (steps != Steps::default()).then(|| ThreadSteps { steps, rows: rows() })
     }
 
-    /// Returns the content of the table, without the exports that were never called.
+    /// Returns the content of the table, without exports that were not called.
     pub fn frame(&self) -> CountsFrame {
         let row = |export: usize| {
             let at = |field| self.u64(TABLE_HEADER_BYTES + export * ENTRY_BYTES + field);

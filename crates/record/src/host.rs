@@ -1,89 +1,79 @@
 //! Describes a kind of host (a runtime whose calls are recorded, such as IREE or PyTorch). The
-//! host's adapter writes the description once into the metadata of a process. Code that shows or
-//! exports calls uses this description, so it need not know single hosts.
+//! host's adapter writes the description into the metadata of a process. So code that shows or
+//! exports calls need not know single hosts.
 //!
 //! ```text
 //!  number u8 · flags u8 · 3 × u32 thousandths · name · title · ops · library key · without calls ·
 //!  bookkeeping · profiler · u8 n · n × (role u8 · kind) · u8 n · n × numbered · inside
 //! ```
 //!
-//! Texts are encoded as everywhere in metadata: a length of four bytes, then UTF-8. The field
-//! *inside* was added in a later version. If the description ends before it, it is empty. A reader
-//! trusts no description: [`Host::within_bounds`] shortens texts and lists that are too long,
-//! removes control characters, and limits numbers to their ranges.
+//! Texts are a length of four bytes, then UTF-8. The field *inside* was added in a later version;
+//! it is empty if the description ends before it. A reader does not trust a description: see
+//! [`Host::within_bounds`].
 
 use std::borrow::Cow;
 
 use crate::role::Role;
 use crate::wire::{Decoder, Encoder, Truncated, Wire};
 
-/// A text of a description. In an adapter, it is a constant of the program. In a reader, it was
-/// read from a file.
+/// A text of a description: a constant of an adapter, or read from a file.
 pub type Text = Cow<'static, str>;
 
 /// Length of the longest text of a description, in bytes.
 pub const LONGEST_TEXT: usize = 400;
 /// Length of the longest list of a description.
 pub const MOST_ENTRIES: usize = 8;
-/// The highest value that a number of [`Host::unseen`] can have.
 const MOST_THOUSANDTHS: u32 = 100_000;
 
 /// One kind of host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Host {
-    /// A short name in lower case, such as `iree`. Exported traces use it as the producer of the
-    /// kinds of calls.
+    /// A short name in lower case, such as `iree`.
     pub name: Text,
     /// The name that people use, such as `IREE`.
     pub title: Text,
-    /// Whether the host calls ops, as a virtual machine does. `counterpoint ops` shows these ops.
+    /// Whether the host calls ops, as a virtual machine does.
     pub calls_ops: bool,
     /// Whether the functions of the host's libraries are called for each workgroup of a dispatch.
     pub dispatches: bool,
-    /// Whether the recorder reads no counters for the host's parallel regions, nor for the task
-    /// that the launching thread runs itself. The op's own counts already contain what they count.
+    /// Whether the recorder reads no counters for the host's parallel regions and for the task of
+    /// the launching thread. The op's own counts already contain what they count.
     pub times_regions_only: bool,
     /// Whether the program itself runs between two ops. If so, the time between ops does not belong
-    /// to the host, and the cost of announcing an op is measured separately (the frame
-    /// `Announced`).
+    /// to the host, and the cost of announcing an op is measured separately.
     pub program_between_ops: bool,
-    /// Whether the host's ops are distinguished by the shapes of their arguments only if the user
-    /// asks for this (`run --shapes`).
+    /// Whether shapes of arguments distinguish the host's ops only if the user asks for this (`run
+    /// --shapes`).
     pub shapes_if_asked: bool,
-    /// A bracket costs more in the program than in the calibration, and the times of brackets show
-    /// only a part of this additional cost. These are the factors, in thousandths, by which that
-    /// part is multiplied to get the whole: the best value, the low end and the high end of its
-    /// range. The low end is kept only for programs that read the file, because the low end of the
-    /// cost itself is the measured value. A host whose times of brackets are complete has 1,000.
+    /// Factors in thousandths: the best value, the low end and the high end of its range. A bracket
+    /// costs more in the program than in the calibration, and the times of brackets show only a
+    /// part of this additional cost. That part times the factor is the whole. 1,000 if the times
+    /// are complete.
     pub unseen: [u32; 3],
-    /// The words for the host's ops in `counterpoint ops`, such as `the ops of PyTorch`. Empty if
-    /// the host calls no ops.
+    /// The words for the host's ops, such as `the ops of PyTorch`. Empty if the host calls no ops.
     pub ops: Text,
-    /// The key under which exported traces give the name of a call's library, such as `machine`.
+    /// The key of the name of a call's library in exported traces, such as `machine`.
     pub library_key: Text,
     /// A sentence that explains why the host may have no calls although it was seen in the program.
-    /// Empty if no reason is known.
+    /// Empty if there is none.
     pub without_calls: Text,
-    /// The beginning of the names of the host's bookkeeping ops. Counters are read for these ops
-    /// only if the user asks for it. Empty if the host has none.
+    /// The beginning of the names of the host's bookkeeping ops. Usually, no counters are read for
+    /// them. Empty if the host has none.
     pub bookkeeping: Text,
-    /// The name of the host's own profiler, such as `torch.profiler`. A process may contain
-    /// recordings of this profiler. Empty if the host has none.
+    /// The name of the host's own profiler, such as `torch.profiler`. Empty if the host has none.
     pub profiler: Text,
-    /// The host's own names for calls of some roles. Calls of other roles get the published names
-    /// of kinds.
+    /// The host's own names for calls of some roles. Other roles keep the published names.
     pub kinds: Cow<'static, [(Role, Text)]>,
     /// Prefixes of names, such as `ProfilerStep#`. Ranges whose names differ only in the number
     /// after such a prefix share one row.
     pub numbered: Cow<'static, [Text]>,
-    /// Text that explains to the user how to see the loops inside of one of the host's functions:
-    /// `compile …, record it with …, and look at …`. Empty if its functions cannot be instrumented.
+    /// Tells the user how to see the loops inside of the host's functions. Empty if they cannot be
+    /// instrumented.
     pub inside: Text,
 }
 
 impl Host {
-    /// A host without a description. It is a constant, so that an adapter's description lists only
-    /// the fields that differ from it.
+    /// A host without a description. A constant, so that adapters list only the fields that differ.
     pub const UNKNOWN: Self = Self {
         name: Cow::Borrowed(""),
         title: Cow::Borrowed("an unknown host"),
@@ -109,7 +99,7 @@ impl Host {
     }
 
     /// Returns the name under which tables show a call, if it differs from `name`. Calls whose
-    /// names differ only in a number at the end share one row, whose name ends in `*`.
+    /// names differ only in the number after a prefix share a row, whose name ends in `*`.
     pub fn shown_name(&self, name: &str) -> Option<String> {
         let is_number =
             |text: &str| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
@@ -159,8 +149,7 @@ impl Wire for Host {
         let mut kinds = Vec::new();
         for _ in 0..d.u8()? {
             let (role, kind) = (d.u8()?, text(d)?);
-            // A role that was added in a later version is left out: this version cannot read its
-            // calls.
+            // A role of a later version: this version cannot read its calls.
             let role = Role::ALL.get(usize::from(role));
             kinds.extend(role.map(|role| (*role, kind)));
         }
@@ -189,8 +178,8 @@ impl Wire for Host {
 }
 
 impl Host {
-    /// Returns the description with everything limited to its range, as if it had been read from a
-    /// file.
+    /// Limits the description to what a file may contain: shortens texts and lists, removes control
+    /// characters, and limits numbers.
     pub fn within_bounds(mut self) -> Self {
         let [value, low, high] =
             self.unseen.map(|thousandths| thousandths.clamp(1_000, MOST_THOUSANDTHS));
@@ -230,7 +219,7 @@ fn text(d: &mut Decoder<'_>) -> Result<Text, Truncated> {
     Ok(String::from_utf8_lossy(d.bytes()?).into_owned().into())
 }
 
-/// Returns the part of a text that is kept, without control characters.
+/// Removes control characters and shortens the text.
 fn clean(text: &str) -> String {
     let kept = text.chars().filter(|c| !c.is_control());
     let mut bytes = 0;
@@ -255,7 +244,7 @@ mod tests {
         let cut =
             Host::get(&mut Decoder::new(&bytes[..earlier])).expect("as of an earlier version");
         assert_eq!(cut, Host { inside: "".into(), ..read.clone() });
-        // A short description is truncated at every byte, and a long one at 500 places.
+        // Cut at every byte, or at 500 places if the description is long.
         let cuts = (0..bytes.len()).step_by(bytes.len().div_ceil(500));
         for cut in cuts.filter(|cut| *cut != earlier) {
             assert!(Host::get(&mut Decoder::new(&bytes[..cut])).is_err(), "cut at {cut}");
@@ -291,8 +280,6 @@ mod tests {
         assert!(host.is_bookkeeping("toy.alloc") && !Host::UNKNOWN.is_bookkeeping("toy.alloc"));
     }
 
-    /// Whatever a description contains, no text or list is too long, no control character remains,
-    /// and the low end of the range is not above the high end.
     #[test]
     fn a_hostile_description_is_put_into_bounds() {
         let long = "ä\u{1b}[31m\n".repeat(1_000);

@@ -1,5 +1,5 @@
-//! Reads the place of a process in a distributed job, and the name of the job, from the environment
-//! variables that the launcher sets.
+//! Reads the place of a process in a distributed job, and the name of the job, from the variables
+//! that launchers set.
 
 use crate::wire::{Decoder, Encoder, Truncated, Wire};
 
@@ -8,7 +8,7 @@ use crate::wire::{Decoder, Encoder, Truncated, Wire};
 pub struct Job {
     /// The rank of the process in the job, from 0.
     pub rank: u32,
-    /// The number of ranks, which is above `rank`; `None` if the launcher does not give it.
+    /// The number of ranks, above `rank`; `None` if the launcher does not give it.
     pub size: Option<u32>,
 }
 
@@ -17,34 +17,31 @@ pub const RANK_VARIABLE: &str = "COUNTERPOINT_RANK";
 /// See [`RANK_VARIABLE`].
 pub const WORLD_SIZE_VARIABLE: &str = "COUNTERPOINT_WORLD_SIZE";
 
-/// The variables for the rank and for the number of ranks. If the flag is true, the first variable
-/// is used only if the second one is set, too. The first pair that is set is used: first the values
-/// that a person gave, then the values of the innermost launcher (`mpirun` may start one `torchrun`
-/// per machine).
+/// The variables for the rank and for the number of ranks. The flag says whether the first variable
+/// counts only together with the second. The first pair that is set wins: what a person gave, then
+/// the innermost launcher (`mpirun` may start one `torchrun` per machine).
 const LAUNCHERS: [(&str, &str, bool); 6] = [
     (RANK_VARIABLE, WORLD_SIZE_VARIABLE, false),
-    // torchrun and its imitators set these variables. `RANK` alone may have any meaning.
+    // torchrun and its imitators. `RANK` alone may have any meaning.
     ("RANK", "WORLD_SIZE", true),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", false),
     ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", false),
-    // MPICH and Intel MPI set these variables.
+    // MPICH and Intel MPI.
     ("PMI_RANK", "PMI_SIZE", false),
-    // srun sets these variables.
+    // srun.
     ("SLURM_PROCID", "SLURM_NTASKS", false),
 ];
 
-/// The variables in which launchers give their jobs a name or a number: our own variable,
-/// torchrun's, srun's, and the variable of Open MPI's runtime. The first one that is set is used.
+/// The variables with the name or number of a job. The first usable one wins.
 const NAMES: [&str; 4] =
     ["COUNTERPOINT_RUN", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PMIX_NAMESPACE"];
-/// The name that torchrun gives a job if the user gave none. It is not used, because all such jobs
-/// would seem to be one job.
+/// torchrun's name for a job without a name. It would make all such jobs look like one job.
 const UNNAMED: &str = "none";
-/// The length of the longest name of a job, in bytes. A longer name is treated as not set.
+/// The maximum length of a job's name in bytes. A longer name counts as not set.
 pub const LONGEST_JOB_NAME: usize = 400;
 
-/// Returns the name or number that the launcher gave the job, which is the same for all ranks.
-/// `variable` returns the value of an environment variable. Invalid UTF-8 is replaced.
+/// Returns the name or number that the launcher gave the job, the same for all ranks. `variable`
+/// returns the value of an environment variable. Invalid UTF-8 is replaced.
 pub fn job_name<B: AsRef<[u8]>>(variable: impl Fn(&str) -> Option<B>) -> Option<String> {
     let named = |name: &&str| {
         let value = variable(name)?;
@@ -59,8 +56,8 @@ pub fn fits(name: &str) -> bool {
     name.len() <= LONGEST_JOB_NAME
 }
 
-/// Returns a function that finds variables in `bytes`, the environment of a process in the form of
-/// `/proc/PID/environ`: each `NAME=VALUE` is followed by a zero byte.
+/// Returns a function that finds variables in `bytes`, which have the form of `/proc/PID/environ`:
+/// each `NAME=VALUE` is followed by a zero byte.
 pub fn variables_in<'a>(bytes: &'a [u8]) -> impl Fn(&str) -> Option<&'a [u8]> {
     move |name| {
         let mut variables = bytes.split(|b| *b == 0);
@@ -70,8 +67,8 @@ pub fn variables_in<'a>(bytes: &'a [u8]) -> impl Fn(&str) -> Option<&'a [u8]> {
 
 impl Job {
     /// Reads the place from an environment: `variable` returns the value of an environment
-    /// variable. A value that is not a number counts as not set. A rank that is not below the
-    /// number of ranks counts as not set, too.
+    /// variable. A value that is not a number counts as not set, and so does a rank that is not
+    /// below the number of ranks.
     pub fn of<B: AsRef<[u8]>>(variable: impl Fn(&str) -> Option<B>) -> Option<Self> {
         let number = |name: &str| -> Option<u32> {
             std::str::from_utf8(variable(name)?.as_ref()).ok()?.trim().parse().ok()
@@ -85,8 +82,8 @@ impl Job {
 }
 
 impl Wire for Job {
-    /// Writes the job. If the number of ranks is not known, 0 is written. If a reader finds a
-    /// number of ranks that is not above the rank, it treats the number as not known.
+    /// An unknown number of ranks is 0. A reader takes any number that is not above the rank as
+    /// unknown.
     fn put(&self, e: &mut Encoder) {
         e.u32(self.rank).u32(self.size.unwrap_or(0));
     }

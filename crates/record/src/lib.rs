@@ -29,9 +29,8 @@
 //! | [`thread_times`] | the processor time of each thread of a process, at its end |
 //! | [`brackets`] | the times of brackets around the program's own calls |
 //!
-//! Invariants. A record is valid as soon as `committed` in its page's header includes it. So a
-//! crash at any instruction leaves every earlier record readable. This crate trusts no byte that it
-//! reads: every decoder returns errors, and none panics.
+//! A record is valid as soon as `committed` in its page's header includes it. So a crash leaves
+//! earlier records readable. Damaged bytes must not make a reader panic.
 
 pub mod brackets;
 pub mod clock;

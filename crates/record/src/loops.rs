@@ -3,8 +3,8 @@
 //! entry.
 //!
 //! A thread's tables are stored in *runs*: contiguous pages of the pool. When a thread first enters
-//! a function of a module, it adds a block to its last run, or claims a new run if the block does
-//! not fit.
+//! a function of a module, it adds a block to its last run. If the block does not fit, it claims a
+//! new run.
 //!
 //! ```text
 //!  run     header, 256 bytes: process, thread, `used`
@@ -18,9 +18,9 @@
 //! ```
 //!
 //! A block is valid as soon as `used` includes it. When the thread ends, the recorder appends the
-//! numbers that are not zero to the file [`LOOPS_NAME`] of the process's part, as frames like those
-//! of the metadata ([`crate::meta`]), and gives the pages back to the pool. After a crash, the
-//! collector moves the numbers that are still in the pool to this file. The frames are:
+//! numbers that are not zero to the file [`LOOPS_NAME`], as frames like those of the metadata
+//! ([`crate::meta`]), and gives the pages back to the pool. After a crash, the collector does this.
+//! The frames are:
 //!
 //! | kind | frame | payload |
 //! |---:|---|---|

@@ -1,14 +1,12 @@
-//! Defines the metadata of one process: a file of frames, which is appended to while the process
-//! runs.
+//! Defines the metadata of one process: a file to which frames are appended while the process runs.
 //!
 //! ```text
 //!  frame   payload length u32 · kind u16 · 0 u16 · XXH64 of payload u64 · payload
 //! ```
 //!
-//! Each frame is appended with one `write`, so a crash truncates at most the last one. Readers skip
+//! A frame is appended with one `write`, so a crash truncates at most the last one. Readers skip
 //! frames of kinds that they do not know. The recorder copies the names of an executable library
-//! into a frame when it first sees the library, because the program frees the library's memory when
-//! it unloads the library.
+//! into a frame when it first sees the library, because the program may unload the library later.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -18,7 +16,7 @@
 //! | `values` | the meanings of values, and texts |
 //! | `calibration` | the cost of an empty probe |
 //!
-//! `wire!` makes the writer and the reader of a kind of frame from one list of its fields.
+//! `wire!` makes the writer and the reader of a frame.
 
 mod calibration;
 mod exports;
@@ -53,12 +51,12 @@ pub enum Frame {
     Process(Process),
     /// A moment on all clocks.
     Snapshot(Snapshot),
-    /// An executable library was loaded, or a machine of a host was first seen.
+    /// A library was loaded, or a machine of a host was first seen.
     Library(Library),
-    /// A host, with the number by which its libraries refer to it. If several hosts have the same
-    /// number, the first one is used.
+    /// A host, with the number by which its libraries refer to it. The first host with a number
+    /// wins.
     Host(u8, Box<Host>),
-    /// The cost of recording an empty call in this process, and what its counters read.
+    /// The cost of recording an empty call, and what its counters read.
     Calibration(Calibration),
     /// An export that is not a function of a library was first seen.
     Op(OpExport),
@@ -68,14 +66,13 @@ pub enum Frame {
     Text(Text),
     /// What it cost to append the last pages of threads that have ended.
     Leaving(Leaving),
-    /// The steps of the clock, as this process measured them.
+    /// The steps of the clock.
     Clock(Granularity),
-    /// The times of brackets around the program's own calls. A later frame of the same thread with
-    /// the same counters replaces an earlier one.
+    /// The times of brackets around the program's calls. A later frame of the same thread with the
+    /// same counters replaces an earlier one.
     Brackets(Brackets),
-    /// The times that the host itself needed to announce ops to the recorder, before and after the
-    /// ops, for one thread. The mask of counters is 0. A later frame of the same thread replaces an
-    /// earlier one.
+    /// The times that the host itself needed to announce ops of one thread, before and after the
+    /// ops. A later frame of the same thread replaces an earlier one.
     Announced(Brackets),
     /// The cost of recording outside of calls and threads. A later frame replaces an earlier one.
     Cost(ProcessCost),
@@ -83,13 +80,12 @@ pub enum Frame {
     Job(Job),
     /// The name that the launcher gave the job: see [`crate::job::job_name`].
     JobName(String),
-    /// The processor time of each thread that the process had when the process, or the recording
-    /// session, ended.
+    /// The processor time of the threads that the process had at the end of the process or of the
+    /// recording session.
     Threads(Vec<ThreadCpu>),
 }
 
-/// Implements writing and reading for an enum of frames. The macro needs the parts and the kind of
-/// each variant.
+/// Implements writing and reading for an enum of frames.
 macro_rules! frames {
     ($name:ident { $($variant:ident($($part:ident),+) = $kind:literal),+ $(,)? }) => {
         impl $name {
@@ -108,7 +104,7 @@ macro_rules! frames {
             /// Reads a payload. Returns `None` for a kind that this version does not know.
             ///
             /// # Errors
-            /// Fails if the payload ends too early, or does not have the form of its kind.
+            /// Fails if the payload does not have the form of its kind.
             pub(crate) fn of(
                 kind: u16,
                 payload: &[u8],
@@ -146,7 +142,6 @@ frames!(Frame {
     JobName(name) = 18,
 });
 
-/// Returns a frame of this kind, ready to append.
 pub(crate) fn frame(kind: u16, payload: &[u8]) -> Vec<u8> {
     let mut frame = Encoder::new();
     frame.u32(payload.len() as u32).u16(kind).u16(0).u64(xxh64(payload));
@@ -155,12 +150,12 @@ pub(crate) fn frame(kind: u16, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// All frames of a metadata file, up to its end or to the first damaged frame.
+/// The frames of a metadata file, up to its end or to the first damaged frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frames {
     /// The frames of kinds that this version knows.
     pub frames: Vec<Frame>,
-    /// Byte offset of the damage, if the file is damaged or truncated.
+    /// Byte offset of the first damaged frame, if there is one.
     pub torn_at: Option<usize>,
 }
 
@@ -207,8 +202,7 @@ pub(crate) fn raw_frame(bytes: &[u8]) -> Result<(u16, &[u8], usize), Truncated> 
 
 fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
     let (kind, payload, end) = raw_frame(bytes)?;
-    // This version cannot read values of a kind that a later version added, so the frame of such a
-    // key is skipped.
+    // A key of a kind that a later version added is skipped.
     let of_later_version = kind == KIND_VALUE
         && payload.get(4).is_some_and(|kind| ValueKind::from_u8(*kind).is_none());
     Ok((if of_later_version { None } else { Frame::of(kind, payload)? }, end))
@@ -219,7 +213,7 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
 pub struct Scanned<F> {
     /// The frames that are complete and have a kind that this version knows.
     pub frames: Vec<F>,
-    /// Number of places in the file where bytes are not a valid frame.
+    /// Number of places where bytes are not a valid frame.
     pub torn: u64,
 }
 
@@ -230,16 +224,16 @@ impl<F> Default for Scanned<F> {
 }
 
 /// Reads the frames of a file to which several threads append. A write in the middle of the file
-/// may have been interrupted, for example because the disk was full. The search then continues at
-/// the next complete frame. `of` reads a payload.
+/// may have been interrupted, for example by a full disk. The search then continues at the next
+/// complete frame. `of` reads a payload.
 pub(crate) fn scan<F>(
     bytes: &[u8],
     of: impl Fn(u16, &[u8]) -> Result<Option<F>, Truncated>,
 ) -> Scanned<F> {
     let mut all = Scanned::default();
     let (mut at, mut inside) = (0, false);
-    // The number of bytes whose checksum may still be computed. It limits the time for a file that
-    // is damaged on purpose.
+    // How many bytes' checksums may still be computed. This limits the time for a file that is
+    // damaged on purpose.
     let mut left = bytes.len().saturating_mul(4).saturating_add(1 << 20);
     while at < bytes.len() {
         let rest = &bytes[at..];
@@ -265,8 +259,7 @@ pub(crate) fn scan<F>(
     all
 }
 
-/// Returns the length of the frame that begins here, if the bytes before its payload look like the
-/// prefix of a frame.
+/// Returns the length of the frame here, if the bytes look like the prefix of a frame.
 fn frame_length(bytes: &[u8]) -> Option<usize> {
     let [a, b, c, d, _, high, zero, also, ..] = *bytes else { return None };
     let plausible = (high, zero, also) == (0, 0, 0);

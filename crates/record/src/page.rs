@@ -1,15 +1,14 @@
-//! Defines pages: the memory to which a thread writes its records, and how to read the records
-//! back.
+//! Defines pages: the memory to which a thread writes its records.
 //!
 //! ```text
 //!   0                    256                            256 + committed        64 KiB
 //!   ├─ header ────────────┼─ records ─────────────────────┼─ not yet committed ─┤
 //! ```
 //!
-//! In the pool, a page always has its full size; in `pages.cps`, it ends after its last record. One
-//! page belongs to one thread, and `sequence` is the page's number among its thread's pages,
-//! without gaps. Each page can be read by itself, because the differences in it are relative to the
-//! base values in its header.
+//! In the pool, a page has its full size; in `pages.cps`, it ends after its last record. A page
+//! belongs to one thread, and `sequence` is its number among the thread's pages, without gaps. A
+//! page can be read by itself, because the differences in it are relative to the base values in its
+//! header.
 //!
 //! All fields of records are prefix varints ([`crate::wire`]):
 //!
@@ -33,16 +32,12 @@
 //!  later kinds   tag even, length, payload: skipped by readers that do not know them
 //! ```
 //!
-//! `context.rs` explains how earlier calls are remembered and how the next call is predicted. At
-//! the start of a page, no call is remembered, and the location and worker of the call before are
-//! zero. The record of a call without counters typically takes 3 to 5 bytes. With two counters, it
-//! takes 9 to 15 bytes.
+//! `context.rs` explains how the next call is predicted. At the start of a page, no call is
+//! remembered, and the location and worker of the call before are zero. A call without counters
+//! typically takes 3 to 5 bytes, and one with two counters 9 to 15 bytes.
 //!
-//! The keys of values are: 0 for a correlation number, 1 for the bytes of storage allocated, 2 for
-//! the bytes of workspace allocated, 3 for a failure, 4 for the op that failed, 5 for the forward
-//! op of a call of a backward pass, and 6 for the id that profiler plugins got for the call. The
-//! meaning of a key from 16 on is in [`crate::meta::ValueKey`]. A value that a call does not have
-//! is absent; it is not 0.
+//! The keys of values are the constants `KEY_…`; from 16 on, [`crate::meta::ValueKey`] defines
+//! them. A value that a call does not have is absent; it is not 0.
 //!
 //! The checksum of a flushed page includes its header and its records.
 
@@ -72,26 +67,24 @@ const LONGEST_RECORD: usize = 1 + (14 + 3 * model::MAX_COUNTERS) * 9 + crate::wi
 
 /// Maximum number of values that one call can have.
 pub const MOST_VALUES: usize = 24;
-/// Maximum length of a record of values in bytes, with a length field of two bytes.
+/// Upper bound for the length of a record of values, with a length field of two bytes.
 const LONGEST_VALUES: usize = 3 + MOST_VALUES * (5 + 9) + crate::wire::VARINT_SLACK;
 
-/// Key of a correlation number: a parallel region and its tasks have the same number.
+/// Key of a correlation number, which a parallel region and its tasks share.
 pub const KEY_CORRELATION: u32 = 0;
-/// Key of the bytes of storage that the call allocated. Storage is the memory of tensors that
-/// outlive the call.
+/// Key of the bytes of storage (memory of tensors that outlive the call) that the call allocated.
 pub const KEY_STORAGE_BYTES: u32 = 1;
-/// Key of the bytes of workspace that the call allocated. Workspace is memory that the call frees
-/// before it ends.
+/// Key of the bytes of workspace (memory that the call frees before it ends) that the call
+/// allocated.
 pub const KEY_WORKSPACE_BYTES: u32 = 2;
-/// Key that marks failed calls with the value 1.
+/// Key of failed calls; its value is 1.
 pub const KEY_FAILED: u32 = 3;
-/// Key for a failed run: the export of the innermost op that did not return. Absent if no op was in
-/// progress.
+/// Key of a failed run: the export of the innermost op that did not return. Absent if there was
+/// none.
 pub const KEY_FAILED_OP: u32 = 4;
-/// Key of the export of the forward op to which a call of the backward pass belongs.
+/// Key of a call of a backward pass: the export of its forward op.
 pub const KEY_FORWARD: u32 = 5;
-/// Key of the id that profiler plugins got for the call (`run --plugin-ids`). An id belongs to at
-/// most one call of a process.
+/// Key of the id that profiler plugins got for the call (`run --plugin-ids`).
 pub const KEY_PLUGIN_ID: u32 = 6;
 /// The first key whose meaning is stored in a [`crate::meta::ValueKey`].
 pub const FIRST_USER_KEY: u32 = 16;
@@ -111,18 +104,16 @@ pub const FLAG_LAST: u32 = 1;
 /// Flag: the page was appended to a file, and its checksum is valid.
 pub const FLAG_FLUSHED: u32 = 2;
 
-/// One recorded call of one export: for example a workgroup of an exported function, or an op.
+/// One recorded call, for example of a workgroup or of an op.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Call {
-    /// The exported function. Functions are numbered from 0 in the order in which the process first
-    /// saw them. A module that is unloaded and loaded again keeps its numbers.
+    /// The export's number. The process numbers exports from 0 as it first sees them. A module that
+    /// is loaded again keeps its numbers.
     pub export: u32,
-    /// Number of workgroups of the dispatch in x, y, z. No dispatch has the value 0,0,0. It means
-    /// that the runtime did not report the number, and then `workgroup` and `worker` are unknown,
-    /// too.
+    /// Number of workgroups of the dispatch in x, y, z. 0,0,0 means that the runtime did not report
+    /// it. Then `workgroup` and `worker` are unknown, too.
     pub count: [u32; 3],
-    /// This workgroup's id. Each of its three components is less than the same component of
-    /// `count`.
+    /// This workgroup's id.
     pub workgroup: [u32; 3],
     /// `node << 12 | cpu` at the end of the call.
     pub location: u32,
@@ -134,24 +125,23 @@ pub struct Call {
     pub end: u64,
 }
 
-/// How a recorded call was chosen in a run with a budget. Such a run times only some calls, and
-/// counts or estimates the others ([`crate::counts`]). Each record contains the probability with
-/// which the recorder chose its call.
+/// How a recorded call was chosen in a run with a budget, which times only some calls
+/// ([`crate::counts`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drawn {
     /// The call was timed with the probability 1 / `period`; at least 1. The recorder chose the
-    /// period before the call, from what had happened until then.
+    /// period before the call.
     pub period: u32,
-    /// If a call was timed, its counters were read with the probability 1 / `counter_period`. The
-    /// period is at least 1. It is stored whether or not the counters of this call were read.
+    /// The counters of a timed call were read with the probability 1 / `counter_period`; at least
+    /// 1. Stored whether or not they were read.
     pub counter_period: u32,
-    /// Number of calls of the same export on the same thread that were only counted after the
-    /// previous record of the export on this thread.
+    /// Number of calls of the export that this thread only counted since its previous record of the
+    /// export.
     pub skipped: u64,
 }
 
 impl Default for Drawn {
-    /// Describes a call of a run without a budget, in which every call is recorded.
+    /// A call of a run without a budget.
     fn default() -> Self {
         Self { period: 1, counter_period: 1, skipped: 0 }
     }

@@ -1,6 +1,6 @@
-//! Defines the pool: one file on a memory file system. `counterpoint run` creates it, and every
-//! process of the run maps it. It contains a table of the processes with their losses, and the
-//! pages to which threads write directly.
+//! Defines the pool: one file on a memory file system, which `counterpoint run` creates and the
+//! processes of the run map. It contains the processes with their losses, and the pages to which
+//! threads write directly.
 //!
 //! ```text
 //!        0  header        magic, version, counts, next free row
@@ -12,18 +12,17 @@
 //! ```
 //!
 //! There are 2,048 pages unless the user asks for more (`run --max-threads`). Each additional page
-//! moves the rows back by 4 bytes, and the pages begin at the next multiple of 64 KiB after the
-//! rows.
+//! moves the rows by 4 bytes. The pages begin at the next multiple of 64 KiB after the rows.
 //!
-//! The pool is a named tmpfs file for two reasons. First, a page of a mapped disk file causes
-//! another page fault after each writeback, and a page-fault counter of the program would count
-//! these faults. Second, a memfd disappears when the last process that holds it ends. The pool has
-//! its full (sparse) size from the start, so that a process under `RLIMIT_FSIZE` can still map and
-//! fill it. Nothing in this module blocks: claiming a page or a row takes one atomic operation.
+//! The pool is a named tmpfs file for two reasons. A page of a mapped disk file faults again after
+//! each writeback, and the program's page-fault counters would count these faults. A memfd
+//! disappears when the last process that holds it ends. The pool has its full (sparse) size from
+//! the start, so that a process under `RLIMIT_FSIZE` can still map and fill it. Claiming a page or
+//! a row does not block.
 //!
-//! A process maps the part of the file before the pages, and maps each page when it first claims
-//! it. If a process mapped the whole file, a program that calls `mlockall` would lock 128 MiB more,
-//! which count against its limit (`RLIMIT_MEMLOCK`).
+//! A process maps the part before the pages, and each page when it first claims it. If it mapped
+//! the whole file, a program that calls `mlockall` would lock 128 MiB more, which count against its
+//! limit (`RLIMIT_MEMLOCK`).
 
 mod file;
 pub mod full;
@@ -53,15 +52,13 @@ pub const VERSION: u32 = 2;
 const RUN_ROW_OFFSET: usize = 1024;
 const CLAIMS_OFFSET: usize = 4096;
 
-/// Number of pages in a pool unless the user asks for more. This is also the number of threads that
-/// can record at the same time.
+/// Number of pages in a pool unless the user asks for more. A thread that records needs a page.
 pub const PAGES: usize = 2048;
 /// The largest number of pages that a pool can have.
 pub const MOST_PAGES: usize = 1 << 17;
 /// Number of processes that have their own row in the table of losses.
 pub const ROWS: usize = 1024;
-/// Size in bytes of a pool of [`PAGES`] pages. The file is sparse, so only pages that are used take
-/// memory.
+/// Size in bytes of a pool of [`PAGES`] pages. The file is sparse.
 pub const POOL_BYTES: usize = Layout::USUAL.bytes();
 
 #[repr(C)]
@@ -71,7 +68,7 @@ struct Header {
     pages: u32,
     rows: u32,
     next_row: AtomicU32,
-    /// 1 if some process takes full pages from threads ([`full`]).
+    /// 1 if a process takes full pages from threads ([`full`]).
     drained: AtomicU32,
     /// Number of full pages that threads have offered so far.
     offers: AtomicU32,
@@ -82,14 +79,12 @@ struct Header {
     id: [u8; 16],
 }
 
-/// One process in the process table. Only that process counts in its row. If the table is full,
-/// several processes share the last row.
+/// One process in the process table. If the table is full, several processes share the last row.
 #[repr(C)]
 pub struct Row {
     /// Process id in the process's own PID namespace; 0 while the row is free.
     pub pid: AtomicU32,
-    /// Number of parts of the profile that the same process made before this one, for example
-    /// before an `exec`.
+    /// Number of earlier parts of the same process, for example from before an `exec`.
     pub generation: AtomicU32,
     /// Start time of the process in clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start_time: AtomicU64,
@@ -98,11 +93,10 @@ pub struct Row {
     /// 1 if the process is alive but will not write any more, because its recording session has
     /// ended.
     pub left: AtomicU32,
-    /// Number of calls in pages that were flushed or released. Calls in pages that are still
-    /// claimed are not included.
+    /// Number of calls in pages that were flushed or released.
     pub calls: AtomicU64,
-    /// The state that the user requested of the plugins ([`PluginControl`]). Only the run's own row
-    /// has this state. Processes with plugins wait for a change of this word (futex).
+    /// The user's request to the plugins ([`PluginControl`]), in the run's own row. Processes with
+    /// plugins wait for a change of this word (futex).
     pub plugin_control: AtomicU32,
     reserved1: AtomicU32,
     reserved2: [u64; 27],
@@ -121,8 +115,8 @@ const _: () = assert!(RUN_ROW_OFFSET + size_of::<Row>() <= CLAIMS_OFFSET);
 pub struct PluginControl {
     /// Whether plugins that can pause should pause.
     pub paused: bool,
-    /// Number of times that the user has asked the plugins to hand over their complete events. The
-    /// number wraps around.
+    /// How often the user has asked the plugins to hand over their complete events. The number
+    /// wraps around.
     pub flushes: u32,
 }
 
@@ -139,7 +133,7 @@ impl PluginControl {
 }
 
 impl Row {
-    /// Changes the request to the plugins, and wakes all threads that wait for a change.
+    /// Changes the request, and wakes the threads that wait for a change.
     pub fn control_plugins(&self, change: impl Fn(PluginControl) -> PluginControl) {
         let next = |word| Some(change(PluginControl::of_word(word)).word());
         let _ = self.plugin_control.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
@@ -149,7 +143,7 @@ impl Row {
         unsafe { libc::syscall(libc::SYS_futex, &raw const self.plugin_control, wake, all) };
     }
 
-    /// Adds `count` occurrences of `loss`. An `errno` of 0 means that there was no error number.
+    /// Adds `count` occurrences of `loss`. An `errno` of 0 means that there was none.
     pub fn lose(&self, loss: Loss, count: u64, errno: i32) {
         let n = loss.number();
         self.losses[n].fetch_add(count, Ordering::Relaxed);
@@ -169,14 +163,14 @@ impl Row {
     }
 }
 
-/// A mapped pool, as the agent uses it. It is `Copy` because it is kept in static variables and
-/// never unmapped: threads that run until the very end of the process may still write through it.
+/// A mapped pool, as the agent uses it. It is `Copy` and never unmapped, because threads that run
+/// until the very end of the process may still write through it.
 #[derive(Clone, Copy, Debug)]
 pub struct Pool {
     /// The part before the pages.
     base: *mut u8,
-    /// Address of each page in this process; null if the page is not mapped yet. Only a thread of
-    /// the process that has claimed a page writes the page's address.
+    /// Address of each page in this process; null if it is not mapped. Only the thread that has
+    /// claimed a page writes the address.
     places: &'static [AtomicPtr<u8>],
 }
 
@@ -186,8 +180,8 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// Maps the pool at `path`. The file descriptor is closed after that: if it stayed open, the
-    /// program could close it and reuse its number.
+    /// Maps the pool at `path`. The file is closed again, because the program could close an open
+    /// descriptor and reuse its number.
     ///
     /// # Errors
     /// Returns the `errno` of `open`, `fstat` or `mmap`, or `EINVAL` for a file that is not a pool
@@ -199,10 +193,8 @@ impl Pool {
         mapped.map(|(pool, ())| pool)
     }
 
-    /// Does what [`Pool::open`] does, at the address of `old` if both pools have the same size.
-    /// Nobody in this process may use `old` any more. If a thread still accesses it by mistake, it
-    /// then accesses the memory of the new pool. Losses that it counts may then be counted in the
-    /// new pool, but nothing worse happens.
+    /// [`Pool::open`] at the address of `old`, if both pools have the same size. A thread that
+    /// still uses `old` by mistake may count a loss in the new pool, but nothing worse happens.
     ///
     /// # Errors
     /// Same as [`Pool::open`]. If there is an error, `old` is unchanged, except that its pages are
@@ -221,8 +213,8 @@ impl Pool {
         mapped.map(|(pool, ())| pool)
     }
 
-    /// Maps the pool. `guard` is called with the address and the length of the mapping before
-    /// anything reads or writes the mapped memory.
+    /// Maps the pool. `guard` is called with the address and the length of the mapping before its
+    /// memory is accessed.
     fn map<G>(
         fd: i32,
         old: Option<Self>,
@@ -236,7 +228,7 @@ impl Pool {
         }
         let Some(layout) = Layout::of_size(stat.st_size as u64) else { return Err(libc::EINVAL) };
         let length = layout.pages_offset();
-        // Map the pool elsewhere first, because only a valid pool may replace an old one.
+        // Elsewhere first, because only a valid pool may replace an old one.
         let base = map_part(std::ptr::null_mut(), SHARED, fd, 0, length)?;
         let refuse = |errno| {
             // SAFETY: `base` was mapped above with this length, and no reference to it survives.
@@ -252,8 +244,8 @@ impl Pool {
         let known = header.magic == MAGIC
             && header.version == VERSION
             && header.pages as usize == layout.pages();
-        // If the new pool has another size, it does not replace the old one but stays at its own
-        // address. This matters only for a thread that still accesses the old pool by mistake.
+        // A pool of another size stays at its own address. This matters only for a thread that
+        // still accesses the old pool by mistake.
         if known && let Some(old) = old.filter(|old| old.layout() == layout) {
             let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
             // SAFETY: both mappings are ours and have this length. The new one replaces the old one
@@ -271,8 +263,8 @@ impl Pool {
         Ok((Self { base, places: Box::leak(unmapped.collect()) }, guard))
     }
 
-    /// Does what [`Pool::open`] does, for use in one of our own processes. If the program truncates
-    /// the pool later, this process sees an empty pool, in which no page is offered.
+    /// [`Pool::open`] for one of our own processes. If the program truncates the pool later, this
+    /// process sees an empty pool.
     ///
     /// # Errors
     /// Same as [`Pool::open`], or as [`TruncationGuard::new`].
@@ -283,12 +275,11 @@ impl Pool {
         })
     }
 
-    /// Returns the layout of the pool, which follows from its number of pages.
+    /// Returns the layout of the pool.
     pub fn layout(&self) -> Layout {
         Layout::of_pages(self.places.len())
     }
 
-    /// Returns the variable that contains the address of a page.
     fn place(&self, page: usize) -> &'static AtomicPtr<u8> {
         &self.places[page.min(self.places.len() - 1)]
     }
@@ -304,7 +295,7 @@ impl Pool {
     }
 
     fn claims(&self) -> &'static [AtomicU32] {
-        // SAFETY: the mapping is never unmapped once handed out, and contains one claim for each
+        // SAFETY: the mapping is never unmapped once handed out, and contains a claim for each
         // page.
         unsafe {
             let first = self.base.add(CLAIMS_OFFSET).cast::<AtomicU32>();
@@ -317,23 +308,21 @@ impl Pool {
         ProfileId(self.header().id)
     }
 
-    /// Returns the row with this number. All numbers beyond the end of the table mean the last row,
-    /// which is shared.
+    /// Returns the row with this number. Larger numbers mean the last row, which is shared.
     pub fn row(&self, number: u32) -> &'static Row {
         let n = (number as usize).min(ROWS - 1);
         // SAFETY: the mapping is never unmapped once handed out, and `n` is inside of its table.
         unsafe { &*self.base.add(self.layout().rows_offset() + n * size_of::<Row>()).cast::<Row>() }
     }
 
-    /// Returns the row that counts the losses of processes that do not record, and of programs that
-    /// cannot be recorded.
+    /// Returns the row for losses of processes that do not record.
     pub fn run_row(&self) -> &'static Row {
         // SAFETY: the mapping is never unmapped once handed out, and contains this row between the
         // header and the claims.
         unsafe { &*self.base.add(RUN_ROW_OFFSET).cast::<Row>() }
     }
 
-    /// Claims a row for a process. If all rows are taken, returns the last row, which is then
+    /// Claims a row for a process. If the table is full, returns the last row, which is then
     /// shared.
     pub fn claim_row(&self) -> u32 {
         let n = self.header().next_row.fetch_add(1, Ordering::Relaxed);
@@ -345,8 +334,8 @@ impl Pool {
         n
     }
 
-    /// Claims a free page for the process in `row`, or returns `None` if all pages are in use. The
-    /// search starts at `hint`, so that a process tends to get pages that it has touched before.
+    /// Claims a free page for the process in `row`; `None` if all pages are in use. The search
+    /// starts at `hint`, so that a process tends to get pages that it has touched before.
     pub fn claim_page(&self, row: u32, hint: usize) -> Option<usize> {
         let claims = self.claims();
         let pages = claims.len();
@@ -358,8 +347,8 @@ impl Pool {
         })
     }
 
-    /// Claims `count` consecutive free pages. The search begins at the end of the pool, where such pages do not get
-    /// in the way of single pages. Returns the first page, or `None` if there are not enough consecutive free pages.
+    /// Claims `count` consecutive free pages and returns the first one; `None` if there are not
+    /// enough. The search begins at the end of the pool, away from single pages.
     pub fn claim_run(&self, row: u32, count: usize) -> Option<usize> {
         let claims = self.claims();
         let take = |n: usize| {
@@ -368,8 +357,7 @@ impl Pool {
         let mut end = claims.len();
         while count > 0 && end >= count {
             let first = end - count;
-            // If a page of the range is taken, the next attempt uses the pages before it. `taken`
-            // is the last such page.
+            // The last page of the range that is taken. The next attempt uses the pages before it.
             let taken = (first..end).rev().find(|n| claims[*n].load(Ordering::Relaxed) != 0);
             let taken = taken.or_else(|| {
                 let lost = (first..end).find(|n| !take(*n))?;
@@ -384,8 +372,8 @@ impl Pool {
         None
     }
 
-    /// Maps the pages that [`Pool::claim_run`] claimed as one range. Makes the pages present, as
-    /// [`Pool::populate`] does for one page. The pages are not zeroed.
+    /// Maps the pages that [`Pool::claim_run`] claimed as one range, and makes them present, as
+    /// [`Pool::populate`] does. The pages are not zeroed.
     ///
     /// # Errors
     /// Same as [`Pool::populate`].
@@ -412,12 +400,12 @@ impl Pool {
         self.claim(page).store(0, Ordering::Release);
     }
 
-    /// Returns the address of a page in this process; null if this process has not mapped the page.
+    /// Returns the address of a page in this process; null if it is not mapped.
     pub fn page(&self, page: usize) -> *mut u8 {
         self.place(page).load(Ordering::Acquire)
     }
 
-    /// Unmaps the page from this process, whichever process has claimed it. The content stays in the pool.
+    /// Unmaps the page from this process. The content stays in the pool.
     ///
     /// # Safety
     /// Nothing in this process may write to the page any more.
@@ -429,7 +417,7 @@ impl Pool {
         }
     }
 
-    /// Unmaps from this process all pages that no process has claimed. This is meant for a process
+    /// Unmaps from this process the pages that no process has claimed. It is meant for a process
     /// that will not claim any more pages.
     pub fn unmap_free_pages(&self, row: u32) {
         for page in (0..self.places.len()).filter(|page| !self.page(*page).is_null()) {
@@ -442,8 +430,8 @@ impl Pool {
         }
     }
 
-    /// Replaces the page by private memory, in this process only. A forked child uses this to
-    /// finish a record that its parent had begun to write to the page.
+    /// Replaces the page by private memory, in this process only. In a forked child, a record that
+    /// its parent had begun then ends in this memory.
     ///
     /// # Errors
     /// Returns the `errno` of `mmap`, or `EFAULT` if the page is not mapped.
@@ -463,7 +451,7 @@ impl Pool {
         mapped
     }
 
-    /// Maps other memory in place of a page that is already mapped and that nobody else in this process uses.
+    /// Maps other memory in place of a mapped page that nobody else in this process uses.
     fn map_again(&self, page: usize, flags: i32, fd: i32) -> Result<(), i32> {
         let at = self.page(page);
         if at.is_null() {
@@ -474,8 +462,7 @@ impl Pool {
     }
 
     /// Returns the address of the page in this process, and maps it first if necessary. Only a
-    /// thread that has claimed the page may call this. The address is stored for this process only.
-    /// A thread of this process that claims the page later finds it.
+    /// thread that has claimed the page may call this.
     fn map_page(&self, page: usize, path: &CStr) -> Result<*mut u8, i32> {
         let at = self.page(page);
         if !at.is_null() {
@@ -490,13 +477,13 @@ impl Pool {
         Ok(at)
     }
 
-    /// Maps the page if this process has not mapped it yet, and makes its memory present. After
-    /// that, a write to the page never faults. So a write causes no page fault that the program's
-    /// counters would count, and no SIGBUS when the file system is full.
+    /// Maps the page if necessary, and makes its memory present. Then a write to the page does not
+    /// fault. So it adds nothing to the program's counters of page faults, and raises no SIGBUS
+    /// when the file system is full.
     ///
     /// # Errors
-    /// Returns the `errno` that says why there is no memory (ENOSPC, ENOMEM, EFAULT; EAGAIN if the
-    /// program may not lock more memory), or why the pool cannot be opened.
+    /// Returns the `errno` that says why there is no memory (EAGAIN if the program may not lock
+    /// more), or why the pool cannot be opened.
     pub fn populate(&self, page: usize, path: &CStr) -> Result<(), i32> {
         let place = self.map_page(page, path)?;
         // SAFETY: the range is the page that was just mapped.
@@ -506,7 +493,7 @@ impl Pool {
         if errno() != libc::EINVAL {
             return Err(errno());
         }
-        // The kernel is older than Linux 5.14.
+        // Older than Linux 5.14.
         let fd = open_raw(path)?;
         let made =
             make_present_without_populate(place, PAGE_BYTES, self.layout().page_offset(page), fd);
@@ -515,7 +502,7 @@ impl Pool {
     }
 }
 
-/// Makes the memory of a mapping of the pool present, so that writing to it does not fault.
+/// Makes the memory of a mapping present, so that writing to it does not fault.
 fn make_present(place: *mut u8, bytes: usize, offset: usize, fd: i32) -> Result<(), i32> {
     // SAFETY: the caller has mapped this range.
     if unsafe { libc::madvise(place.cast(), bytes, libc::MADV_POPULATE_WRITE) } == 0 {
@@ -527,8 +514,8 @@ fn make_present(place: *mut u8, bytes: usize, offset: usize, fd: i32) -> Result<
     }
 }
 
-/// Does what [`make_present`] does, for kernels before Linux 5.14: reserves the space, then touches
-/// each page. The program's counters count these page faults, but no recorded call contains them.
+/// [`make_present`] for kernels before Linux 5.14: reserves the space, then touches each page. The
+/// program's counters count these page faults, but no recorded call contains them.
 fn make_present_without_populate(
     place: *mut u8,
     bytes: usize,
@@ -554,8 +541,8 @@ fn make_present_without_populate(
 const SHARED: i32 = libc::MAP_SHARED | libc::MAP_NORESERVE;
 
 /// Maps a part of the pool (or private memory, with `MAP_ANONYMOUS`), at an address that the kernel
-/// chooses or, with `MAP_FIXED`, in place of a mapping that this process has. The function makes a raw system call because the agent replaces the function
-/// `mmap`.
+/// chooses or, with `MAP_FIXED`, in place of a mapping. It makes a raw system call, because the
+/// agent replaces `mmap`.
 fn map_part(at: *mut u8, flags: i32, fd: i32, offset: usize, bytes: usize) -> Result<*mut u8, i32> {
     let number = |n: i32| libc::c_long::from(n);
     let (prot, flags) = (number(libc::PROT_READ | libc::PROT_WRITE), number(flags));
@@ -567,15 +554,14 @@ fn map_part(at: *mut u8, flags: i32, fd: i32, offset: usize, bytes: usize) -> Re
         return Err(errno());
     }
     let base = base as *mut u8;
-    // Core dumps of the program do not need the pool. The call is only advice to the kernel, so its
-    // failure is harmless.
+    // Core dumps of the program do not need the pool. A failure is harmless.
     // SAFETY: the range was just mapped.
     unsafe { libc::madvise(base.cast(), bytes, libc::MADV_DONTDUMP) };
     Ok(base)
 }
 
-/// Opens a file with a raw system call. The function `open` is a cancellation point: if a host
-/// cancelled the thread there, the thread would unwind through our stack frames.
+/// Opens a file with a raw system call. `open` is a cancellation point: a thread that is cancelled
+/// there would unwind through our stack frames.
 fn open_raw(path: &CStr) -> Result<i32, i32> {
     let (at, flags) = (libc::AT_FDCWD as libc::c_long, libc::O_RDWR | libc::O_CLOEXEC);
     // SAFETY: `path` is a C string; the flags need no mode argument.

@@ -1,5 +1,4 @@
-//! Determines from a program's file, before the program starts, whether the program can load our
-//! library, which `LD_PRELOAD` names.
+//! Determines from a program's file whether the program can load our library in `LD_PRELOAD`.
 //!
 //! ```text
 //!  file ──► #! line? ──► its interpreter, up to five times
@@ -10,13 +9,12 @@
 //!                                       static         anything else           another libc
 //! ```
 //!
-//! If a program cannot load a library in `LD_PRELOAD`, the result may be worse than a missing
-//! recording: the dynamic linkers of musl and of an older glibc refuse to start the program. So
-//! `run` and the agent check the program first.
+//! The dynamic linkers of musl and of an older glibc refuse to start a program with our library in
+//! `LD_PRELOAD`. So `run` and the agent check the program first.
 //!
-//! The agent also calls this code between `vfork` and `exec`. The code therefore does not allocate,
-//! take locks, or call a library function that could do either. It uses about 6 KiB of stack and a
-//! few dozen system calls. The caller must preserve `errno`. Decisions that only the kernel makes
+//! The agent also calls this code between `vfork` and `exec`. So it does not allocate, take locks,
+//! or call a library function that could do either. It uses about 6 KiB of stack and a few dozen
+//! system calls. The caller must preserve `errno`. Decisions that only the kernel makes
 //! (binfmt_misc, security modules) are not predicted.
 
 use std::ffi::{CStr, c_char, c_int, c_long};
@@ -30,13 +28,11 @@ use elf::{Header, PT_INTERP};
 /// How a program reacts to our library in `LD_PRELOAD`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// The program loads the library. Files that are not programs are in this group, too, because
-    /// `exec` will refuse them anyway.
+    /// The program loads the library, or the file is no program, so that `exec` will refuse it.
     Able,
-    /// The program has no dynamic linker, so it starts and ignores the library.
+    /// The program has no dynamic linker, so it ignores the library.
     Static,
-    /// The program gets more rights than its user has, so its dynamic linker ignores the library
-    /// and removes it from the environment.
+    /// The program gets more rights than its user has, so its dynamic linker ignores the library.
     Privileged,
     /// The program's dynamic linker does not belong to glibc.
     OtherLibc,
@@ -44,13 +40,12 @@ pub enum Carrier {
     OldGlibc,
     /// The program is for another processor architecture or word size.
     OtherMachine,
-    /// The program uses a sanitizer that ends the program if another library is loaded before the
-    /// sanitizer.
+    /// The program uses a sanitizer that ends the program if another library is loaded before it.
     Sanitized,
 }
 
 impl Carrier {
-    /// Returns the loss to count if the program cannot be recorded; `None` if it can.
+    /// Returns the loss to count if the program cannot be recorded.
     pub fn loss(self) -> Option<Loss> {
         match self {
             Self::Able => None,
@@ -63,20 +58,17 @@ impl Carrier {
         }
     }
 
-    /// Whether the library must be removed from the program's environment. With the library, such a
-    /// program would not start, or would print a complaint. Other programs start as they would
-    /// without the library.
+    /// Whether the library must be removed from the program's environment. With it, such a program
+    /// would not start, or would print a complaint.
     pub fn refuses(self) -> bool {
         matches!(self, Self::OtherLibc | Self::OldGlibc | Self::OtherMachine | Self::Sanitized)
     }
 }
 
-/// The symbol version that the program's `libc.so.6` must define, so that our library can run with
-/// it.
+/// The symbol version that `libc.so.6` must define to run our library.
 const FLOOR: &[u8] = b"GLIBC_2.17";
 const FLOOR_MINOR: u32 = 17;
-/// A symbol version that the dynamic linker of every glibc defines, and that no other linker
-/// defines.
+/// A symbol version that only the dynamic linker of a glibc defines.
 const GLIBCS_OWN: &[u8] = b"GLIBC_PRIVATE";
 /// Number of nested `#!` lines that the kernel follows.
 const DEEPEST: u32 = 5;
@@ -89,8 +81,7 @@ pub fn examine(at: c_int, path: &CStr) -> Carrier {
     let mut start = [0u8; START_BYTES];
     let Some(mut file) = File::open(at, path) else { return Carrier::Able };
     if !file.is_readable() {
-        // The file may be executable although it is not readable: some systems install `sudo` with
-        // such a mode.
+        // Some systems install `sudo` as executable but not readable.
         return if file.gains_rights() { Carrier::Privileged } else { Carrier::Able };
     }
     let mut length = file.read(0, &mut start);
@@ -108,8 +99,7 @@ pub fn examine(at: c_int, path: &CStr) -> Carrier {
     if start.get(..4) == Some(b"\x7fELF") {
         return examine_elf(&file, &start);
     }
-    // The file is not an ELF file. If it is no script, `execve` refuses it, but shells and `execvp`
-    // run it with /bin/sh. If it is a script after too many interpreters, nothing runs it.
+    // Not an ELF file. `execve` refuses it, but shells and `execvp` run it with /bin/sh.
     match File::open(libc::AT_FDCWD, c"/bin/sh") {
         Some(shell) if shell.read(0, &mut start) > 0 && start.get(..4) == Some(b"\x7fELF") => {
             examine_elf(&shell, &start)
@@ -118,8 +108,7 @@ pub fn examine(at: c_int, path: &CStr) -> Carrier {
     }
 }
 
-/// Returns the path in a `#!` line. The path is found as the kernel finds it (fs/binfmt_script.c):
-/// blanks before the path are skipped, and the path ends at a blank or at the end of the line.
+/// Returns the path in a `#!` line, found as the kernel finds it (fs/binfmt_script.c).
 fn script_interpreter(start: &mut [u8; START_BYTES], length: usize) -> Option<&CStr> {
     let blank = |b: &u8| matches!(b, b' ' | b'\t');
     let line = start.get_mut(2..length)?;
@@ -137,8 +126,8 @@ fn examine_elf(file: &File, start: &[u8; START_BYTES]) -> Carrier {
     let Some(header) = Header::read(start) else { return Carrier::OtherMachine };
     let mut interpreter = [0u8; PATH_BYTES];
     let Some(named) = header.interpreter(file, &mut interpreter) else {
-        // The file may be the dynamic linker itself. If the linker is started as a program, it
-        // loads the libraries that its environment names.
+        // The dynamic linker itself may be started as a program. It loads the libraries that its
+        // environment names.
         return if is_glibcs(file, &header) { by_libc(file, &header) } else { Carrier::Static };
     };
     if file.gains_rights() {
@@ -163,10 +152,9 @@ fn examine_elf(file: &File, start: &[u8; START_BYTES]) -> Carrier {
 }
 
 /// Returns whether the program needs a shared runtime of AddressSanitizer that ends the program
-/// because our library is loaded before the runtime. The library asks the runtime not to end the
-/// program (`__asan_default_options` in the agent). This has no effect if the program defines its
-/// own options, or if the runtime is older than that option (it came with GCC 8, whose runtime is
-/// `libasan.so.5`).
+/// because our library is loaded before it. The library asks it not to (`__asan_default_options` in
+/// the agent). This has no effect if the program defines its own options. Nor does it affect
+/// runtimes older than that of GCC 8 (`libasan.so.5`).
 #[inline(never)]
 fn insists_on_being_first(file: &File, header: &Header) -> bool {
     let (mut has_runtime, mut is_old) = (false, false);
@@ -183,10 +171,9 @@ fn is_glibcs(linker: &File, header: &Header) -> bool {
     header.defines_version(linker, GLIBCS_OWN)
 }
 
-/// Determines whether the glibc to which `linker` belongs is new enough. The `libc.so.6` in the
-/// same directory as the linker decides this. If there is no such file, the file name of the linker
-/// decides: before glibc 2.34, the name contained the version. If the name contains no version, the
-/// symbol versions that the linker defines decide.
+/// Determines whether the linker's glibc is new enough. The `libc.so.6` beside the linker decides.
+/// Without such a file, the file name of the linker decides, which contained the version before
+/// glibc 2.34. Otherwise, the symbol versions of the linker decide.
 #[inline(never)]
 fn by_libc(linker: &File, header: &Header) -> Carrier {
     let mut path = [0u8; PATH_BYTES];
@@ -226,8 +213,8 @@ struct File {
 }
 
 impl File {
-    /// Opens a file. Returns `None` if the file does not exist or is not a regular file. Other
-    /// kinds of files are not opened, because opening such a file can block or have side effects.
+    /// Opens a file. Returns `None` if it is not a regular file: opening another kind can block or
+    /// have side effects.
     fn open(at: c_int, path: &CStr) -> Option<Self> {
         // SAFETY: `stat` consists of integers, for which zeros are values.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -244,14 +231,14 @@ impl File {
         self.fd >= 0
     }
 
-    /// Reads bytes of the file from the offset `at`. Returns the number of bytes that were read.
+    /// Returns the number of bytes that were read.
     fn read(&self, at: u64, to: &mut [u8]) -> usize {
         let (start, length) = (address(to.as_mut_ptr()), to.len() as c_long);
         let read = call(libc::SYS_pread64, [self.fd.into(), start, length, at as c_long]);
         read.map_or(0, |count| count as usize)
     }
 
-    /// Stores the file's path with all links resolved, and returns its length. This needs `/proc`.
+    /// Stores the file's path with links resolved, and returns its length. Needs `/proc`.
     fn real_path(&self, to: &mut [u8; PATH_BYTES]) -> Option<usize> {
         let link = link_of(self.fd);
         let room = PATH_BYTES as c_long - 16;
@@ -260,7 +247,7 @@ impl File {
         Some(length as usize)
     }
 
-    /// Returns whether this is the dynamic linker that started the calling program.
+    /// Returns whether this is the dynamic linker of the calling program.
     fn is_our_own(&self) -> bool {
         let Some(path) = own_interpreter() else { return false };
         // SAFETY: `stat` consists of integers, for which zeros are values.
@@ -270,8 +257,8 @@ impl File {
         found.is_some() && (stat.st_dev, stat.st_ino) == (self.stat.st_dev, self.stat.st_ino)
     }
 
-    /// Returns whether a process gets rights that its user does not have when it executes the file
-    /// (`AT_SECURE`, security/commoncap.c).
+    /// Returns whether a process gets more rights when it executes the file (`AT_SECURE`,
+    /// security/commoncap.c).
     fn gains_rights(&self) -> bool {
         // SAFETY: both calls have no preconditions.
         let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
@@ -296,11 +283,10 @@ impl File {
         new_user != user || new_group != group || (may_gain && capable())
     }
 
-    /// Returns whether the file system or the process disables set-user-id bits and file
-    /// capabilities.
+    /// Returns whether set-user-id bits and file capabilities are disabled.
     fn gains_nothing(&self) -> bool {
-        // The struct that the kernel's `statfs` fills on 64-bit machines has fifteen words.
-        // `f_flags` is the eleventh word.
+        // The kernel's `statfs` struct of 64-bit machines has fifteen words; `f_flags` is the
+        // eleventh.
         let mut system = [0u64; 15];
         let place = address(system.as_mut_ptr());
         let known = call(libc::SYS_fstatfs, [self.fd.into(), place, 0, 0]).is_some();
@@ -339,8 +325,8 @@ pub fn link_of(fd: c_int) -> [u8; 32] {
     path
 }
 
-/// Returns the path of the dynamic linker with which the kernel started this program. The path is a
-/// string in the program's own memory. Returns `None` in a static program.
+/// Returns the path of the dynamic linker of this program, a string in the program's memory. `None`
+/// in a static program.
 fn own_interpreter() -> Option<*const c_char> {
     // SAFETY: `getauxval` reads values that the kernel passed. The program headers that they point
     // to stay mapped, and PT_PHDR gives the headers' own address, from which the other addresses

@@ -1,4 +1,4 @@
-//! Defines the roles of calls: the kinds of calls, independent of the host that makes the calls.
+//! Defines the roles of calls.
 
 use crate::wire::{Decoder, Encoder, Truncated, Wire};
 
@@ -13,14 +13,13 @@ model::numbered! {
         Op = 1 "op",
         /// One run of a model: a call of one of its entry functions.
         Run = 2 "run",
-        /// A parallel region of an op, as a call on the thread that launched the region: from the
-        /// launch until all its tasks are done.
+        /// A parallel region of an op, on the thread that launched it: from the launch until its
+        /// tasks are done.
         Region = 3 "region",
         /// One task of a parallel region, on the thread that ran it. The x components of the
-        /// workgroup id and of the count contain the task's number and the number of tasks.
+        /// workgroup id and of the count are the task's number and the number of tasks.
         Task = 4 "task",
-        /// An asynchronous span of an imported trace. It has a start and an end but belongs to no
-        /// thread.
+        /// An asynchronous span of an imported trace. It belongs to no thread.
         Span = 5 "span",
         /// Time that a profiler used for itself, in an imported trace.
         Bookkeeping = 6 "bookkeeping",
@@ -30,14 +29,13 @@ model::numbered! {
 }
 
 impl Role {
-    /// Whether calls with this role come from a host that calls ops (`calls_ops` in the host's
-    /// description).
+    /// Whether calls with this role come from a host with `calls_ops`.
     pub fn is_of_machine(self) -> bool {
         matches!(self, Self::Op | Self::Run | Self::Region | Self::Task | Self::Range)
     }
 
-    /// Whether calls with this role belong to no thread of the program. Such calls are part of no
-    /// self time and of no percentage.
+    /// Whether calls with this role belong to no thread of the program. They are part of no self
+    /// time and of no percentage.
     pub fn is_apart(self) -> bool {
         matches!(self, Self::Span | Self::Bookkeeping)
     }
@@ -47,8 +45,7 @@ impl Wire for Role {
     fn put(&self, e: &mut Encoder) {
         e.u8(*self as u8);
     }
-    /// Reads a role. If a later version wrote a role that this version does not know, the result is
-    /// the default role.
+    /// A role that a later version added becomes the default role.
     fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
         Ok(Self::ALL.get(usize::from(d.u8()?)).copied().unwrap_or_default())
     }

@@ -1,13 +1,12 @@
-//! Defines the run file: all settings that `counterpoint run` decided and that the agent follows.
-//! The agent parses no command line of `run`; it reads this file instead.
+//! Defines the run file: the settings that `counterpoint run` decided and that the agent follows.
 //!
 //! ```text
 //!  magic "CPTRUN01" · version u32 · body length u32 · XXH64 of body u64 · body
 //! ```
 //!
-//! The file is written once, before the program starts. Every change of the layout gets a new
-//! version number. An agent that finds another version records nothing (`run` and the agent are
-//! shipped together).
+//! The file is written once, before the program starts. A change of the layout gets a new version
+//! number. An agent that finds another version records nothing (`run` and the agent are shipped
+//! together).
 
 use std::ffi::{CStr, CString};
 use std::fmt;
@@ -26,11 +25,10 @@ const PREFIX_BYTES: usize = 24;
 
 /// Name of the run file in a profile directory.
 pub const RUN_FILE_NAME: &str = "run.bin";
-/// The name of the run file if programs should load profiler plugins when they start. The file's
-/// name already shows whether there are plugins, so a program does not read the file at its start
-/// if there are none.
+/// The name of the run file if programs should load profiler plugins. With this name, a program
+/// need not read the file at its start to learn that there are none.
 pub const RUN_FILE_WITH_PLUGINS_NAME: &str = "run-with-plugins.bin";
-/// Environment variable in which the program gets the absolute path of the run file.
+/// Environment variable with the absolute path of the run file.
 pub const RUN_FILE_VARIABLE: &str = "COUNTERPOINT_RUN_FILE";
 
 /// The content of a run file.
@@ -40,24 +38,22 @@ pub struct RunFile {
     pub profile: String,
     /// Absolute path of the pool ([`crate::pool`]).
     pub pool: String,
-    /// The profile's id. The pool and the manifest contain the same id.
+    /// The profile's id, also in the pool and in the manifest.
     pub id: ProfileId,
     /// The clock to use.
     pub clock: ClockKind,
     /// The counters to read, ordered by group. There are at most [`MAX_COUNTERS`].
     pub counters: Vec<Counter>,
-    /// Patterns (`*`, `?`) for the names of the exports to record. An empty list means that all
-    /// exports are recorded.
+    /// Patterns (`*`, `?`) for the names of the exports to record; empty for all exports.
     pub filters: Vec<String>,
     /// Whether to read counters for bookkeeping ops of virtual machines (`vm.builtin.…`), too.
     pub bookkeeping: bool,
     /// The part of each thread's processor time that recording may take, from 0 to 1. With a
-    /// budget, only some calls are timed (with a budget of 0, none), and the others are counted or
-    /// estimated (see `exact_counts`). `None`: every call is recorded.
+    /// budget, only some calls are timed, or none with a budget of 0. `None`: all calls are
+    /// recorded.
     pub budget: Option<f64>,
-    /// Whether the number of calls must be exact. If it need not be exact, a host in a run with a
-    /// budget announces its ops only in some of the program's steps, wherever announcing all of
-    /// them would exceed the budget.
+    /// Whether the number of calls must be exact. If not, a host may announce its ops only in some
+    /// of the program's steps, to stay within the budget.
     pub exact_counts: bool,
     /// The settings for recording instrumented loops.
     pub loops: Option<LoopOptions>,
@@ -67,55 +63,51 @@ pub struct RunFile {
     pub snapshots: Vec<Snapshot>,
 }
 
-/// The settings for recording instrumented loops, as far as the instrumented code does not
-/// determine them.
+/// The settings for recording instrumented loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopOptions {
-    /// Mode sampled: number of hits of each id and thread that are timed before hits are chosen at
-    /// random.
+    /// Mode sampled: number of hits of each id and thread that are timed before the random ones.
     pub first: u32,
-    /// Mode sampled: the gap from one timed hit to the next is 1 + (random & this mask). The mask
-    /// is a power of two minus one.
+    /// Mode sampled: the gap from one timed hit to the next is 1 + (random & this mask). A power of
+    /// two minus one.
     pub gap_mask: u32,
     /// Mode log: number of hits of each id and thread that are recorded.
     pub logged: u32,
     /// Whether the machine code of instrumented modules is copied into the profile.
     pub keep_code: bool,
-    /// Whether a histogram of the numbers of iterations of single hits is kept.
+    /// Whether a histogram of the iterations of single hits is kept.
     pub trips: bool,
 }
 
 impl Default for LoopOptions {
-    /// By default, the first 100 hits are timed, and then hits with gaps of 1 to 128. In mode log,
-    /// 100 hits are recorded.
     fn default() -> Self {
         Self { first: 100, gap_mask: 127, logged: 100, keep_code: false, trips: false }
     }
 }
 
-/// The profiler plugins that a program loads, and what the recorder asks of them.
+/// The profiler plugins, and what the recorder asks of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginOptions {
     /// Absolute paths of the plugins' files, in the order in which they are loaded.
     pub files: Vec<String>,
-    /// Numbers of the published types of events that plugins should record. An empty list means all
-    /// types that a plugin supports.
+    /// Numbers of the published types of events that plugins should record; empty for all types
+    /// that a plugin supports.
     pub types: Vec<u32>,
     /// The configuration that the user gave for plugins, as text.
     pub configuration: String,
-    /// Maximum size of each plugin's events, in bytes; 0 means no limit.
+    /// Maximum size of a plugin's events in bytes; 0 means no limit.
     pub max_buffer: u64,
-    /// Messages of the plugins are kept if they have at least this level (KINETO_LOG_LEVEL).
+    /// The lowest level of the plugins' messages that are kept (KINETO_LOG_LEVEL).
     pub log_level: u32,
     /// Time between two requests to the plugins to hand over events while the program runs, in ms;
-    /// 0 means that there are no such requests.
+    /// 0 for no requests.
     pub flush_ms: u64,
-    /// The longest time that one call of a plugin may take at the end of the recording, in ms.
+    /// The longest time of one call of a plugin at the end of the recording, in ms.
     pub patience_ms: u64,
     /// Whether plugins get an id for each op.
     pub ids: bool,
-    /// Patterns for the names of the programs that load the plugins. An empty list means all
-    /// programs that do not match `except`.
+    /// Patterns for the names of the programs that load the plugins; empty for programs that do not
+    /// match `except`.
     pub programs: Vec<String>,
     /// Patterns for the names of programs that do not load the plugins.
     pub except: Vec<String>,
@@ -140,12 +132,11 @@ pub enum RunFileError {
     NoMagic,
     /// Another version of Counterpoint wrote the file.
     Version(u32),
-    /// The file is truncated. The value is an offset in the file's body.
+    /// The file is truncated, at this offset in its body.
     Truncated(usize),
     /// The checksum does not match the body.
     Checksum,
-    /// A field has a value that this version does not know. The parts are the field's name and the
-    /// value.
+    /// A field (its name) has a value that this version does not know.
     Unknown(&'static str, u32),
 }
 
@@ -202,10 +193,9 @@ impl RunFile {
         bytes
     }
 
-    /// Finds the pool's path in a run file and stores it in `path` with a terminating zero. The
-    /// function does not allocate. `read(offset, buffer)` must read the file and return the number
-    /// of bytes read. The checksum is not verified. Returns `None` for a file that is not a run
-    /// file, or if the path is too long.
+    /// Finds the pool's path in a run file and stores it in `path` with a terminating zero. Does
+    /// not allocate, and does not verify the checksum. `read(offset, buffer)` must return the
+    /// number of bytes read. `None` for a file that is not a run file, or if the path is too long.
     pub fn find_pool(
         mut read: impl FnMut(u64, &mut [u8]) -> usize,
         path: &mut [u8],
@@ -237,7 +227,7 @@ impl RunFile {
     /// Parses the file.
     ///
     /// # Errors
-    /// Returns [`RunFileError`]. No byte of the file is trusted.
+    /// Returns [`RunFileError`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, RunFileError> {
         if bytes.get(..8) != Some(MAGIC.as_slice()) {
             return Err(RunFileError::NoMagic);

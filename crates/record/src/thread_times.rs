@@ -1,6 +1,5 @@
-//! Defines the processor time of each thread of a process. The kernel had counted this time when
-//! the process or the recording session ended. Threads that recorded nothing, and therefore have no
-//! pages, are included.
+//! The processor time of the threads of a process at the end of the process or of the recording
+//! session. Threads that recorded nothing are included.
 
 use crate::wire::wire;
 

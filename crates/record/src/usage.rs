@@ -1,14 +1,14 @@
 //! Reads what the kernel counts for every thread in any case: CPU time, page faults and context
-//! switches. Reading these numbers needs nothing that is attached to the thread, so nothing slows
-//! the thread down between two readings. A reading costs about 0.7 µs (two system calls).
+//! switches. Nothing is attached to the thread, so nothing slows it down between two readings. A
+//! reading costs about 0.7 µs (two system calls).
 
-/// Number of words that a usage takes in the header of a page.
+/// Number of words of a usage in the header of a page.
 pub const USAGE_WORDS: usize = 6;
 
-/// What a thread has used from its start to one moment, or the difference between two such usages.
+/// What a thread has used from its start to a moment, or the difference of two such usages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// The moment in ticks. In a difference, the duration in ticks.
+    /// The moment in ticks; in a difference, the duration.
     pub ticks: u64,
     /// CPU time in user mode and in the kernel, in ns (`CLOCK_THREAD_CPUTIME_ID`).
     pub cpu_ns: u64,
@@ -16,16 +16,15 @@ pub struct Usage {
     pub minor_faults: u64,
     /// Page faults that waited for a file or swap (`ru_majflt`).
     pub major_faults: u64,
-    /// Number of times that the thread gave up the CPU in order to wait (`ru_nvcsw`).
+    /// How often the thread gave up the CPU to wait (`ru_nvcsw`).
     pub voluntary_switches: u64,
-    /// Number of times that the kernel took the CPU from the thread (`ru_nivcsw`).
+    /// How often the kernel took the CPU from the thread (`ru_nivcsw`).
     pub involuntary_switches: u64,
 }
 
 impl Usage {
-    /// Returns the usage of the calling thread. `ticks` is the current moment. Returns `None` and
-    /// sets `errno` if the kernel refuses, for example because of a seccomp filter. Does not
-    /// allocate.
+    /// Returns the usage of the calling thread at the moment `ticks`. Returns `None` and sets
+    /// `errno` if the kernel refuses, for example because of a seccomp filter. Does not allocate.
     pub fn of_thread(ticks: u64) -> Option<Self> {
         // SAFETY: `rusage` consists of integers, for which zeros are values.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -49,8 +48,8 @@ impl Usage {
         self.voluntary_switches.saturating_add(self.involuntary_switches)
     }
 
-    /// Returns the difference from `earlier` to this usage. Returns `None` if a number decreased,
-    /// which means that the two usages are not from the same thread, or that the data is damaged.
+    /// Returns the difference from `earlier` to this usage; `None` if a number decreased, as in
+    /// damaged data.
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         let mut words = self.words();
         for (word, before) in words.iter_mut().zip(earlier.words()) {

@@ -1,8 +1,7 @@
-//! Defines the primitive encodings that Counterpoint's own binary files share. Numbers are
-//! little-endian.
+//! The primitive encodings of Counterpoint's own binary files. Numbers are little-endian.
 //!
-//! A *prefix varint* stores its length in the trailing bits of its first byte. Writing a varint of
-//! at most 8 bytes takes a shift, an or and one 8-byte store, without a loop:
+//! A *prefix varint* stores its length in the trailing bits of its first byte. Writing at most 8
+//! bytes takes a shift, an or and one 8-byte store, without a loop:
 //!
 //! ```text
 //!  …vvvvvvv1                       1 byte,  7 bits
@@ -12,8 +11,7 @@
 //!  00000000  8 × vvvvvvvv          9 bytes, 64 bits
 //! ```
 
-/// Number of bytes that must be writable where a varint is written, because writers store whole
-/// words.
+/// Number of bytes that must be writable where a varint is written, because whole words are stored.
 pub const VARINT_SLACK: usize = 9;
 
 /// Writes `value` at `at`, and returns the address after it.
@@ -24,7 +22,7 @@ pub const VARINT_SLACK: usize = 9;
 pub unsafe fn put_varint(at: *mut u8, value: u64) -> *mut u8 {
     let log = (value | 1).ilog2();
     if log < 56 {
-        // This is log / 7 + 1 for each logarithm up to 55, computed without a division.
+        // log / 7 + 1 for each logarithm up to 55, without a division.
         let bytes = (log * 9 + 73) >> 6;
         let word = (value << 1 | 1) << (bytes - 1);
         // SAFETY: by contract, eight bytes from `at` are writable.
@@ -41,7 +39,7 @@ pub unsafe fn put_varint(at: *mut u8, value: u64) -> *mut u8 {
     }
 }
 
-/// Reads the varint at the start of `bytes`. Returns its value and its length.
+/// Reads the varint at the start of `bytes`, and returns its value and its length.
 #[inline(always)]
 pub fn get_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let first = *bytes.first()?;
@@ -62,7 +60,7 @@ pub fn get_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((kept >> len, len))
 }
 
-/// Converts an integer of small magnitude, positive or negative, to a small unsigned integer.
+/// Converts an integer of small magnitude to a small unsigned integer.
 #[inline(always)]
 pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
@@ -74,8 +72,8 @@ pub fn unzigzag(value: u64) -> i64 {
     ((value >> 1) as i64) ^ -((value & 1) as i64)
 }
 
-/// Appends values to a growing buffer. The buffer is allocated, so the type is meant for files that
-/// are written rarely.
+/// Appends values to a growing buffer. It allocates, so it is meant for files that are written
+/// rarely.
 #[derive(Debug, Default)]
 pub struct Encoder {
     bytes: Vec<u8>,
@@ -124,10 +122,10 @@ impl Encoder {
     }
 }
 
-/// The error for bytes that end before a value is complete, or that are not a valid value.
+/// The bytes end before a value is complete, or are not a valid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncated {
-    /// Offset of the problem in the buffer, in bytes.
+    /// Offset in the buffer, in bytes.
     pub at: usize,
 }
 
@@ -139,7 +137,7 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Creates a decoder that starts at the first byte.
+    /// Creates a decoder at the first byte.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
@@ -178,7 +176,7 @@ impl<'a> Decoder<'a> {
         self.take(count)
     }
 
-    /// Reads text. Invalid UTF-8 is replaced, because names come from other programs.
+    /// Reads text. Invalid UTF-8 is replaced.
     pub fn string(&mut self) -> Result<String, Truncated> {
         Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
     }
@@ -189,8 +187,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// A type whose values are stored in files: `get` reads the bytes that `put` writes. The macro
-/// `wire!` implements both functions for a struct from one list of its fields.
+/// A type whose values are stored in files. `wire!` implements it for structs.
 pub trait Wire: Sized {
     /// Appends the value.
     fn put(&self, e: &mut Encoder);
@@ -202,9 +199,8 @@ pub trait Wire: Sized {
     fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated>;
 }
 
-/// Implements [`Wire`] for a struct. The macro needs a list of the struct's fields, in the order in
-/// which they are stored in the file. For a field with another encoding than its type's, `as` names
-/// a module with the functions `put` and `get`.
+/// Implements [`Wire`] for a struct from its fields, in the order in which they are stored. `as`
+/// names a module with other functions `put` and `get` for a field.
 macro_rules! wire {
     ($name:ty { $($field:tt $(as $codec:ident)?),+ $(,)? }) => {
         impl $crate::wire::Wire for $name {
@@ -273,7 +269,7 @@ impl<T: Wire> Wire for Vec<T> {
         self.iter().for_each(|one| one.put(e));
     }
     fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
-        // No memory is reserved in advance, because the number of elements may be wrong.
+        // The number may be wrong, so no memory is reserved for it.
         (0..d.u32()?).map(|_| T::get(d)).collect()
     }
 }
@@ -301,7 +297,7 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
     }
 }
 
-/// Encodes one byte that says whether there is a value, and then the value.
+/// One byte says whether there is a value.
 impl<T: Wire> Wire for Option<T> {
     fn put(&self, e: &mut Encoder) {
         self.is_some().put(e);
@@ -321,8 +317,7 @@ impl<T: Wire> Wire for Box<T> {
     }
 }
 
-/// Writes and reads an optional value at the end of a payload. If the payload ends before the
-/// value, there is no value.
+/// An optional value at the end of a payload, which may end before it.
 pub(crate) mod last {
     use super::{Decoder, Encoder, Truncated, Wire};
 
@@ -334,7 +329,7 @@ pub(crate) mod last {
     }
 }
 
-/// Writes and reads a byte array as a whole, and not byte by byte as [`Vec`] does.
+/// A byte array as a whole, and not byte by byte as for [`Vec`].
 pub(crate) mod raw {
     use super::{Decoder, Encoder, Truncated};
 
@@ -346,9 +341,8 @@ pub(crate) mod raw {
     }
 }
 
-/// Computes XXH64 with seed 0 (specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md). This
-/// hash is fast without tables or special instructions (about 3 µs per page). Other implementations
-/// exist, so the result can be checked.
+/// Computes XXH64 with seed 0 (specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md). It
+/// takes about 3 µs per page, and other implementations exist to check the result.
 pub fn xxh64(data: &[u8]) -> u64 {
     const P1: u64 = 0x9E37_79B1_85EB_CA87;
     const P2: u64 = 0xC2B2_AE3D_27D4_EB4F;
@@ -413,8 +407,6 @@ mod tests {
         let end = unsafe { put_varint(buffer.as_mut_ptr(), value) };
         let len = end as usize - buffer.as_ptr() as usize;
         assert_eq!(get_varint(&buffer), Some((value, len)), "{value:#x}");
-        // The bytes that were written are enough to read the value, and one byte fewer is not
-        // enough.
         assert_eq!(get_varint(&buffer[..len]), Some((value, len)));
         assert_eq!(get_varint(&buffer[..len - 1]), None, "{value:#x}");
         len
@@ -441,8 +433,7 @@ mod tests {
         }
     }
 
-    /// The expected values come from the reference implementation (python-xxhash 3.x,
-    /// `xxh64_intdigest`).
+    /// The expected values come from python-xxhash 3.x (`xxh64_intdigest`).
     #[test]
     fn xxh64_agrees_with_the_reference() {
         assert_eq!(xxh64(b""), 0xEF46_DB37_51D8_E999);

@@ -1,4 +1,4 @@
-//! Tests that a reader finds what a writer has committed, and reports what is damaged.
+//! Tests of the writer and the reader of pages.
 
 use record::page::{
     GroupTimes, HEADER_BYTES, MOST_VALUES, PAGE_BYTES, PageError, PageHeader, PageReader,
@@ -22,7 +22,7 @@ impl Memory {
     }
 }
 
-/// Returns a usage whose six fields differ.
+/// A usage whose six fields differ.
 fn usage(from: u64) -> Usage {
     Usage {
         ticks: from,
@@ -54,7 +54,7 @@ fn start() -> PageStart {
     }
 }
 
-/// Returns calls for each way of encoding a call: the same context, a new context, predicted and
+/// Calls for the ways of encoding a call: the same context, a new context, predicted and
 /// unpredicted workgroups, time going backwards, and the largest numbers.
 fn calls() -> Vec<(Call, [GroupTimes; 1], [u64; 2])> {
     let base = Call {
@@ -130,7 +130,7 @@ fn layout() -> GroupLayout {
 /// A call as it was read: the call itself, the times of its groups, and its values.
 type Read = (Call, Vec<GroupTimes>, Vec<u64>);
 
-/// Returns the calls that can be read from `bytes`, and whether the page was valid to its end.
+/// The calls that can be read from `bytes`, and whether the page was valid to its end.
 fn read(bytes: &[u8]) -> Result<(Vec<Read>, bool), PageError> {
     let layout = layout();
     let mut reader = PageReader::new(bytes, &layout)?;
@@ -187,7 +187,7 @@ fn a_sealed_page_ends_after_its_last_record_and_is_checked() {
     for cut in 0..sealed.len() {
         assert!(read(&sealed[..cut]).is_err(), "a page cut at {cut} is not whole");
     }
-    // The parser checks magic and version before the checksum.
+    // Magic and version are checked before the checksum.
     for at in 12..sealed.len() {
         let mut damaged = sealed.clone();
         damaged[at] ^= 1;
@@ -196,8 +196,7 @@ fn a_sealed_page_ends_after_its_last_record_and_is_checked() {
     }
 }
 
-/// A page that was never sealed has no checksum. If its records are cut at any byte, the reader
-/// returns exactly the calls before the cut.
+/// A page that was never sealed has no checksum.
 #[test]
 fn a_torn_live_page_gives_every_record_before_the_tear() {
     let mut memory = Memory::new();
@@ -208,7 +207,7 @@ fn a_torn_live_page_gives_every_record_before_the_tear() {
     let all = expected();
     for cut in 0..whole.len() - HEADER_BYTES {
         let mut torn = whole.clone();
-        // The page is marked as not flushed (flags), and only `cut` bytes are committed.
+        // Not flushed (flags), and only `cut` bytes are committed.
         torn[12..16].copy_from_slice(&0u32.to_le_bytes());
         let committed =
             u32::from_le_bytes(torn[committed_at..committed_at + 4].try_into().unwrap());
@@ -275,8 +274,8 @@ fn with_two_counters_a_typical_record_is_short() {
     let mut sizes = Vec::new();
     let mut before = 0;
     for i in 0..1_000u32 {
-        // The clock has 3 ticks per nanosecond (3 GHz). Each call is a tile that takes 200 µs and
-        // begins 2 µs after the previous one. It has 200,000 ns of task-clock and few page faults.
+        // At 3 GHz: a tile that takes 200 µs and begins 2 µs after the previous one, with 200,000
+        // ns of task-clock and few page faults.
         let call = Call {
             export: i / 16 % 4,
             count: [4, 4, 1],
@@ -298,8 +297,7 @@ fn with_two_counters_a_typical_record_is_short() {
     assert!(sizes[500] <= 40, "median record of {} bytes", sizes[500]);
 }
 
-/// The expected bytes were derived by hand from the layout in `record::page`: the tag 4, a length
-/// of two bytes, then varints.
+/// The expected bytes were derived by hand from the layout in `record::page`.
 #[test]
 fn values_follow_their_call() {
     let mut memory = Memory::new();
@@ -335,8 +333,7 @@ fn values_beyond_the_maximum_are_left_out() {
     assert_eq!(reader.extras(), &all[..MOST_VALUES]);
 }
 
-/// A thread's usage is stored in the header, outside of the records. To older readers, these bytes
-/// are reserved. The offsets come from docs/file-format.md.
+/// The offsets come from docs/file-format.md.
 #[test]
 fn usages_of_a_page() {
     let mut memory = Memory::new();
@@ -362,8 +359,7 @@ fn usages_of_a_page() {
     let words: Vec<u64> = (128..256).step_by(8).map(|at| word(&memory, at)).collect();
     let expected = [9, 50, 51, 52, 53, 54, 55, 100, 101, 102, 103, 104, 105, 0, 0, 0];
     assert_eq!(words, expected);
-    // The checksum includes the usages: the unchanged page is valid, and a changed number is an
-    // error.
+    // The checksum includes the usages.
     let mut flushed = memory.bytes()[..header.file_bytes()].to_vec();
     let layout = GroupLayout::new(&[0, 0], 0b11);
     assert!(PageReader::new(&flushed, &layout).is_ok());
@@ -428,13 +424,13 @@ fn a_drawn_call_says_how_likely_it_was() {
     assert_eq!(reader.next_record(), None);
 }
 
-/// The bytes of a record must be those that docs/file-format.md describes. A prefix varint of a
-/// number below 128 is one byte, twice the number plus 1.
+/// The bytes are those of docs/file-format.md. A prefix varint below 128 is one byte, twice the
+/// number plus 1.
 #[test]
 fn the_bytes_of_a_drawn_call_are_those_of_the_format() {
     let small = |value: u8| value << 1 | 1;
-    // The tag has the bits d and 1. The call begins 10 ticks after the base (zigzag) and takes 40
-    // ticks. It has period 7, counter period 3, and 20 skipped calls.
+    // Bits d and 1; the start is 10 ticks after the base (zigzag); 40 ticks; period 7, counter
+    // period 3, 20 skipped calls.
     let record = [0b1_0001, small(20), small(40), small(7), small(3), small(20)];
     let page = page_of(&record);
     let layout = GroupLayout::default();
@@ -442,7 +438,7 @@ fn the_bytes_of_a_drawn_call_are_those_of_the_format() {
     let Some(Ok(Record::Call(call))) = reader.next_record() else { panic!("no call") };
     assert_eq!((call.start, call.end), (1_010, 1_050));
     assert_eq!(reader.drawn(), Drawn { period: 7, counter_period: 3, skipped: 20 });
-    // A period of 0 must be refused.
+    // A period of 0 is refused.
     for at in [3, 4] {
         let mut record = record;
         record[at] = small(0);
@@ -452,8 +448,7 @@ fn the_bytes_of_a_drawn_call_are_those_of_the_format() {
     }
 }
 
-/// Returns an unflushed page without counters that has these bytes as its records, one of which is
-/// a call.
+/// An unflushed page without counters that has these bytes as its records, one of which is a call.
 fn page_of(records: &[u8]) -> Vec<u8> {
     let mut memory = Memory::new();
     let mut writer = PageWriter::detached();

@@ -21,8 +21,7 @@ impl Memory {
     }
 }
 
-/// Returns the start of pages that have no counters and whose first record is relative to tick
-/// 1,000.
+/// Pages without counters that begin at tick 1,000.
 fn start() -> PageStart {
     PageStart { base_ticks: 1_000, ..PageStart::default() }
 }
@@ -43,7 +42,7 @@ fn bytes_of(memory: &mut Memory, calls: &[Call]) -> Vec<u8> {
     memory.bytes()[HEADER_BYTES..header.file_bytes()].to_vec()
 }
 
-/// Returns the calls of a page without counters, and whether the page was valid to its end.
+/// The calls of a page without counters, and whether the page was valid to its end.
 fn timed(bytes: &[u8]) -> (Vec<Call>, bool) {
     let layout = GroupLayout::new(&[], 0);
     let mut reader = PageReader::new(bytes, &layout).expect("a page that was just written");
@@ -58,9 +57,9 @@ fn timed(bytes: &[u8]) -> (Vec<Call>, bool) {
     (calls, true)
 }
 
-/// The bytes were derived by hand from the layout in `record::page`. Two ops alternate. The first
-/// has one workgroup, and the second has two. As soon as the writer has seen the order of the ops,
-/// a call takes three bytes.
+/// The bytes were derived by hand from the layout in `record::page`. Two ops alternate, the first
+/// with one workgroup, the second with two. Once the writer knows their order, a call takes three
+/// bytes.
 #[test]
 fn calls_that_are_predicted_contain_only_times() {
     let mut at = 1_000;
@@ -84,23 +83,22 @@ fn calls_that_are_predicted_contain_only_times() {
     ];
     let (gap, length) = (20 << 1 | 1, 5 << 1 | 1);
     let expected: &[&[u8]] = &[
-        // The first record contains the export and its count, and the location and the worker.
+        // The first record has the export, its count, the location and the worker.
         &[1 | 2 | 64, 3 << 1 | 1, 3, 3, 3, 5 << 1 | 1, 1, gap, length],
-        // The same call is repeated. The gap of 100 (zigzag 200) takes two bytes.
+        // The same call again. The gap of 100 (zigzag 200) takes two bytes.
         &[1, 0x22, 3, length],
-        // The op is new. From now on, its next workgroup is predicted.
+        // A new op. From now on, its next workgroup is predicted.
         &[1 | 2, 4 << 1 | 1, 5, 3, 3, gap, length],
         &[1, gap, length],
-        // This op is not the predicted one: after a new op, the prediction is the same op once
-        // more.
+        // Not the predicted op: after a new op, the same op is expected.
         &[1 | 32, 3 << 1 | 1, gap, length],
-        // From here on, the writer predicts the order of the ops.
+        // From here on, the order of the ops is predicted.
         &[1, gap, length],
         &[1, gap, length],
         &[1, gap, length],
-        // The workgroup is not 0, and the CPU differs from that of the previous call.
+        // Another workgroup than 0, and another CPU.
         &[1 | 4 | 64, 6 << 1 | 1, 1, 3, 1, 1, gap, length],
-        // The number of workgroups differs from the predicted one.
+        // Another number of workgroups.
         &[1 | 2, 4 << 1 | 1, 7, 3, 3, gap, length],
     ];
     let mut memory = Memory::new();
@@ -108,8 +106,7 @@ fn calls_that_are_predicted_contain_only_times() {
     assert_eq!(timed(memory.bytes()), (calls.to_vec(), true));
 }
 
-/// Calls with all combinations of repeated and new fields, and with more exports than are
-/// remembered, are read back unchanged.
+/// Repeated and new fields are mixed, with more exports than are remembered.
 #[test]
 fn any_order_of_calls_reads_back() {
     let mut random = 0x9E37_79B9_7F4A_7C15u64;
@@ -151,7 +148,7 @@ fn any_order_of_calls_reads_back() {
     }
 }
 
-/// Returns a page without counters that contains these records.
+/// A page without counters that contains these records.
 fn page_with(version: u16, records: &[u8]) -> Vec<u8> {
     let mut memory = Memory::new();
     bytes_of(&mut memory, &[]);
@@ -173,15 +170,15 @@ fn pages_of_other_versions_are_refused_by_their_version() {
 
 #[test]
 fn a_record_that_refers_to_an_unknown_export_is_torn() {
-    // The three torn records are: an export without a count that was not called before, a record
-    // with both a context and an export, and a tag with an unknown bit.
+    // An export that was not called before, without a count; a record with both a context and an
+    // export; a tag with an unknown bit.
     let first: &[u8] = &[1 | 2, 7, 3, 3, 3, 41, 11];
     for torn in [&[1 | 32, 9, 41, 11][..], &[1 | 2 | 32, 9, 3, 3, 3, 41, 11], &[1 | 128, 41, 11]] {
         assert_eq!(timed(&page_with(2, torn)), (vec![], false), "{torn:?}");
         let (calls, whole) = timed(&page_with(2, &[first, torn].concat()));
         assert_eq!((calls.len(), whole), (1, false), "{torn:?}");
     }
-    // Export 67 has replaced export 3 in the slot that both share.
+    // Export 67 has replaced export 3 in their shared slot.
     let other = &[1 | 2, 67 << 1 | 1, 3, 3, 3, 41, 11][..];
     let (calls, whole) = timed(&page_with(2, &[first, other, &[1 | 32, 7, 41, 11]].concat()));
     assert_eq!((calls.len(), whole), (2, false));

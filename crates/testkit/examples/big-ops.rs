@@ -1,7 +1,5 @@
 //! Creates a profile with many calls of a virtual machine's ops, for measuring `counterpoint ops`:
-//! `cargo run -p counterpoint-testkit --release --example big-ops -- DIR CALLS COUNTERS`. Every run
-//! of the virtual machine calls 100 ops. One of these calls contains another op, one allocates
-//! memory, and one contains a parallel launch with two tasks.
+//! `cargo run -p counterpoint-testkit --release --example big-ops -- DIR CALLS COUNTERS`.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -37,8 +35,7 @@ fn main() {
     let alloc = process.op(vm, Role::Op, "vm.builtin.alloc_storage", "");
     let region = process.op(vm, Role::Region, "fused_matmul0_add_relu", "");
     let task = process.op(vm, Role::Task, "fused_matmul0_add_relu", "");
-    // The script creates the metadata, and for each thread a first page with one reading of the
-    // thread's clocks. The pages with the calls are appended below.
+    // The pages with the calls are appended below.
     for name in ["main", "worker"] {
         process.thread(name).then(Item::Clock(2_000, 900, 2_000));
     }
@@ -90,7 +87,6 @@ fn main() {
     file.flush().expect("write");
 }
 
-/// Writes the pages of one thread.
 struct Writer {
     start: PageStart,
     page: PageMaker,

@@ -30,7 +30,6 @@ fn main() {
     let process = script.process(100);
     let names: Vec<String> = (0..exports).map(|i| format!("model_dispatch_{i}_matmul")).collect();
     process.library("model", &names.iter().map(String::as_str).collect::<Vec<_>>());
-    // The script creates the metadata, and for each thread a first page with one call.
     for i in 0..THREADS {
         let groups = if counters > 0 { 1 } else { 0 };
         let mut call = CallScript::new(0, 1_000, 10);

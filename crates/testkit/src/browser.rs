@@ -1,8 +1,6 @@
 //! Chromium without a window, for the tests of the HTML pages of `report --html`. The tests control
 //! it through a pair of pipes (`--remote-debugging-pipe`), with Chrome's DevTools protocol.
 //!
-//! After each request, the test waits for the browser's answer. If the browser does not answer
-//! within `PATIENCE`, the test fails.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -15,8 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{Scratch, skip_this};
 
-/// The longest time to wait for an answer. It is far longer than any answer takes, because all
-/// processors may be busy.
+/// The longest wait is far longer than an answer takes, because all processors may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A shell command that starts Chromium. It makes the shell's standard input and output the
@@ -30,10 +27,10 @@ pub struct Browser {
     answers: Receiver<Value>,
     session: Option<String>,
     last_id: u64,
-    /// What the page did but must not do: console messages, entries of the browser's log,
-    /// exceptions, and requests to other addresses than `file:` and `about:`.
+    /// Console messages, entries of the browser's log, exceptions, and requests to other addresses
+    /// than `file:` and `about:`.
     complaints: Vec<String>,
-    /// The file to which the browser's standard error is written.
+    /// The browser's standard error.
     said: PathBuf,
     _home: Scratch,
 }
@@ -61,12 +58,11 @@ impl Browser {
         let mut child = Command::new("sh")
             .args(["-c", SHELL])
             .arg(program)
-            // The sandbox is turned off because it does not work for root. The pages are made by
-            // our own tests.
+            // The sandbox does not work for root. The pages are made by our own tests.
             .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"])
             .args(["--disable-background-networking", "--no-first-run", "--disable-dev-shm-usage"])
-            // With these options, the browser reports exact amounts of memory, and pages can call
-            // the garbage collector.
+            // The browser reports exact amounts of memory, and pages can call the garbage
+            // collector.
             .args(["--enable-precise-memory-info", "--js-flags=--expose-gc"])
             .arg(format!("--user-data-dir={}", home.path().display()))
             .arg("about:blank")
@@ -137,7 +133,6 @@ impl Browser {
         }
     }
 
-    /// Returns the text that the browser has written to standard error.
     fn said(&self) -> String {
         let said = std::fs::read(&self.said).unwrap_or_default();
         String::from_utf8_lossy(&said).into_owned()
@@ -159,8 +154,7 @@ impl Browser {
         }
     }
 
-    /// Returns what the page did but must not do since this function was called before: console
-    /// messages, entries of the browser's log, exceptions and requests.
+    /// Returns the complaints since this function was called before.
     pub fn complaints(&mut self) -> Vec<String> {
         // The answer to this request comes after all messages that the browser sent before.
         self.eval("0");
@@ -195,8 +189,7 @@ impl Browser {
         }
     }
 
-    /// Opens a file at a fragment (empty, or `#` and a name). The browser loads the file again even
-    /// if it is already open.
+    /// Loads a file at a fragment (empty, or `#` and a name), even if it is already open.
     pub fn open(&mut self, file: &Path, fragment: &str) {
         self.call("Page.navigate", json!({"url": "about:blank"}));
         self.wait_for("location.href === 'about:blank' && document.readyState === 'complete'");
@@ -205,7 +198,7 @@ impl Browser {
         self.wait_for("location.protocol === 'file:' && document.readyState === 'complete'");
     }
 
-    /// Sets the width and the height of the window in CSS pixels.
+    /// Sets the size of the window in CSS pixels.
     pub fn resize(&mut self, width: u32, height: u32) {
         self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -251,7 +244,6 @@ impl Browser {
     }
 }
 
-/// Returns whether the program can be started and prints its version.
 fn says_its_version(program: &Path) -> bool {
     let said = Command::new(program).arg("--version").stdin(Stdio::null()).output();
     said.is_ok_and(|said| said.status.success() && !said.stdout.is_empty())
@@ -259,7 +251,7 @@ fn says_its_version(program: &Path) -> bool {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The browser ends when its pipe is closed. If it has not ended after 5 s, it is killed.
+        // The browser ends when its pipe is closed.
         self.requests = None;
         let end = Instant::now() + Duration::from_secs(5);
         while Instant::now() < end {

@@ -8,7 +8,7 @@ pub fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
 
-/// Returns the path of the newest clang of this machine, such as `clang-22`, or of plain `clang`.
+/// Returns the path of the newest clang of this machine, such as `clang-22` or plain `clang`.
 /// `None` if there is no clang of version `least` or newer.
 pub fn clang(least: u32) -> Option<PathBuf> {
     let versioned = (least.max(15)..40).rev().map(|version| format!("clang-{version}"));
@@ -34,8 +34,8 @@ fn in_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// Compiles a file of `tests/programs` to `to`, with the compiler that [`compiler`] finds. All
-/// warnings are errors. Returns `None` if there is no such compiler.
+/// Compiles a file of `tests/programs` to `to`. All warnings are errors. Returns `None` if there is
+/// no such compiler.
 ///
 /// # Panics
 /// Panics with the compiler's messages if the file does not compile.

@@ -7,11 +7,10 @@ pub use crate::skip_this as skip;
 
 /// A counter that counts nothing and can be opened on every machine: `PERF_COUNT_SW_DUMMY`.
 pub const DUMMY: PerfAttr = software(9);
-/// The counter `PERF_COUNT_SW_PAGE_FAULTS`.
+/// `PERF_COUNT_SW_PAGE_FAULTS`.
 pub const PAGE_FAULTS: PerfAttr = software(2);
 
-/// Returns a counter of `PERF_TYPE_SOFTWARE`. It counts only user mode, so it can be opened if
-/// `perf_event_paranoid` is 2.
+/// Returns a counter of `PERF_TYPE_SOFTWARE` that can be opened if `perf_event_paranoid` is 2.
 pub const fn software(config: u64) -> PerfAttr {
     PerfAttr {
         kind: 1,
@@ -33,12 +32,12 @@ pub const fn software(config: u64) -> PerfAttr {
     }
 }
 
-/// Returns a counter in group `group` that perf reads.
+/// Returns a counter that perf reads.
 pub fn perf(name: &str, group: u16, attr: PerfAttr) -> Counter {
     Counter::new(name, Unit::Count, group, Source::Perf(attr))
 }
 
-/// Returns a simulated counter in group `group`, which has these readings one after the other.
+/// Returns a simulated counter, which has these readings one after the other.
 pub fn sim(name: &str, group: u16, readings: &[SimReading]) -> Counter {
     let source = Source::Sim(SimScript { readings: readings.to_vec() });
     Counter::new(name, Unit::Count, group, source)
@@ -66,7 +65,7 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Writes to `pages` new pages of memory of 4 KiB. Each of them causes one page fault.
+/// Writes to `pages` new pages of memory of 4 KiB, each of which causes one page fault.
 pub fn touch_fresh_pages(pages: usize) {
     const PAGE: usize = 4096;
     let memory = Fresh::new(pages * PAGE);
@@ -124,10 +123,10 @@ impl Drop for Fresh {
     }
 }
 
-/// Runs `body` in a forked child process and returns the child's exit code, which is the result of
-/// `body`. Tests use it for things that a process cannot undo, such as giving up root or lowering a
-/// limit. `body` must not panic or allocate much, because it runs in a copy of a process with
-/// several threads.
+/// Runs `body` in a forked child process and returns its result, which is the child's exit code.
+/// Tests use it for things that a process cannot undo, such as giving up root or lowering a limit.
+/// `body` must not panic or allocate much, because it runs in a copy of a process with several
+/// threads.
 pub fn in_child(body: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the child runs `body` and exits with _exit, without unwinding into the test harness.
     unsafe {

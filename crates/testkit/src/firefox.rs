@@ -1,6 +1,5 @@
 //! Firefox without a window, for the tests of the HTML pages of `report --html`. The tests control
 //! it with WebDriver BiDi over a WebSocket of the loopback interface (`--remote-debugging-port=0`).
-//! This module has only those methods of [`crate::browser::Browser`] that these tests need.
 //!
 //! The module's own WebSocket implements only the part of RFC 6455 that two programs on one machine
 //! need: text frames, pings and the end of the connection. Messages to Firefox are masked and have
@@ -17,13 +16,12 @@ use serde_json::{Value, json};
 
 use crate::{Scratch, skip_this};
 
-/// The longest time to wait for an answer. It is far longer than any answer takes, because all
-/// processors may be busy.
+/// The longest wait is far longer than an answer takes, because all processors may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Firefox's preferences. They keep all traffic on this machine: HTTP and HTTPS go to a proxy that
-/// does not exist, and Firefox's own requests are turned off. `SCHEME` is replaced by 0 for the
-/// dark colour scheme and by 1 for the light one.
+/// The preferences keep all traffic on this machine: HTTP and HTTPS go to a proxy that does not
+/// exist, and Firefox's own requests are turned off. `SCHEME` is replaced by 0 for the dark colour
+/// scheme and by 1 for the light one.
 const PREFERENCES: &str = r#"
 user_pref("layout.css.prefers-color-scheme.content-override", SCHEME);
 user_pref("network.proxy.type", 1);
@@ -127,7 +125,6 @@ impl Firefox {
         }
     }
 
-    /// Returns the next message, which may consist of several frames.
     fn message(&mut self) -> std::io::Result<Vec<u8>> {
         let mut message = Vec::new();
         loop {
@@ -164,8 +161,8 @@ impl Firefox {
         let parameters = &message["params"];
         match message["method"].as_str() {
             Some("log.entryAdded") => self.complaints.push(parameters.to_string()),
-            // Requests for `data:` addresses do not leave the machine. Firefox loads the font of
-            // its controls from such an address.
+            // Firefox loads the font of its controls from a `data:` address, which is not a request
+            // to the network.
             Some("network.beforeRequestSent") => {
                 let address = parameters["request"]["url"].as_str().unwrap_or_default();
                 if !["file:", "about:", "data:"].iter().any(|own| address.starts_with(own)) {
@@ -176,8 +173,8 @@ impl Firefox {
         }
     }
 
-    /// Returns what the page did but must not do since this function was called before: console
-    /// messages, exceptions, and requests to other addresses than `file:`, `about:` and `data:`.
+    /// Returns the complaints since this function was called before: console messages, exceptions,
+    /// and requests to other addresses than `file:`, `about:` and `data:`.
     pub fn complaints(&mut self) -> Vec<String> {
         // The answer to this request comes after all messages that the browser sent before.
         self.eval("0");
@@ -190,8 +187,7 @@ impl Firefox {
     /// # Panics
     /// Panics if the expression throws.
     pub fn eval(&mut self, expression: &str) -> Value {
-        // The page returns the value as JSON text, because the protocol has its own notation for
-        // objects.
+        // The page returns JSON text, because the protocol has its own notation for objects.
         let text = format!("(async () => JSON.stringify([await ({expression})]))()");
         let target = json!({"context": self.context});
         let wanted = json!({"expression": text, "awaitPromise": true, "target": target});
@@ -221,22 +217,20 @@ impl Firefox {
         self.call("browsingContext.navigate", wanted);
     }
 
-    /// Sets the width and the height of the window in CSS pixels.
+    /// Sets the size of the window in CSS pixels.
     pub fn resize(&mut self, width: u32, height: u32) {
         let context = self.context.clone();
         let wanted = json!({"context": context, "viewport": {"width": width, "height": height}});
         self.call("browsingContext.setViewport", wanted);
     }
 
-    /// Returns the text that the browser has written to standard error.
     fn said(&self) -> String {
         let said = std::fs::read(&self.said).unwrap_or_default();
         String::from_utf8_lossy(&said).into_owned()
     }
 }
 
-/// Waits until Firefox has printed the address at which it listens, and returns this address:
-/// `127.0.0.1:PORT`.
+/// Returns the address at which Firefox says that it listens: `127.0.0.1:PORT`.
 fn address(said: &Path, child: &mut Child) -> String {
     const SAYS: &str = "WebDriver BiDi listening on ws://";
     let end = Instant::now() + PATIENCE;
@@ -253,7 +247,6 @@ fn address(said: &Path, child: &mut Child) -> String {
     }
 }
 
-/// Opens a WebSocket to Firefox at this address.
 fn connect(address: &str) -> BufReader<TcpStream> {
     let stream = TcpStream::connect(address).expect("it listens there");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket has timeouts");
@@ -275,8 +268,7 @@ fn connect(address: &str) -> BufReader<TcpStream> {
 
 const MASK: [u8; 4] = *b"mask";
 
-/// Makes a frame that starts with the byte `first`. RFC 6455 requires clients to mask the content
-/// of their frames.
+/// RFC 6455 requires clients to mask the content of their frames.
 fn frame(first: u8, content: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
     match content.len() {

@@ -1,7 +1,5 @@
-//! Functions for the fuzzers and the deterministic mutation test. They let the readers of profiles
-//! read arbitrary bytes.
-//!
-//! If a reader breaks a guarantee, these functions panic with a description.
+//! Lets the readers of profiles read arbitrary bytes, for the fuzzers and the deterministic
+//! mutation test. If a reader breaks a guarantee, these functions panic.
 
 use std::convert::Infallible;
 use std::fs;
@@ -15,15 +13,13 @@ use record::{Call, GroupLayout, Record};
 
 use crate::make::PageMaker;
 
-/// Returns layouts with 0, 1, 3 and the largest number of counters. The lists contain the group
-/// number of each counter.
+/// Returns layouts with 0, 1, 3 and the largest number of counters.
 pub fn layouts() -> [GroupLayout; 4] {
     let most: Vec<u16> = (0..model::MAX_COUNTERS as u16).collect();
     [&[][..], &[0], &[0, 0, 1], &most].map(|groups| GroupLayout::new(groups, u32::MAX))
 }
 
-/// Returns the calls of a page, and whether a record was torn (incomplete). `None` if the bytes are
-/// not a page.
+/// Returns the calls of a page, and whether a record was torn. `None` if the bytes are not a page.
 ///
 /// # Panics
 /// Panics if the reader accepts a page that is longer than `bytes`, returns more records than there
@@ -50,7 +46,7 @@ pub fn read_page(bytes: &[u8], layout: &GroupLayout) -> Option<(Vec<Call>, bool)
     Some((calls, torn))
 }
 
-/// Returns a page as it is in the pool, with as many of these bytes as fit as its records.
+/// Returns a page as in the pool, with as many of these bytes as fit as its records.
 pub fn page_of(records: &[u8]) -> Vec<u8> {
     static HEADER: OnceLock<Vec<u8>> = OnceLock::new();
     let header = HEADER.get_or_init(|| {
@@ -64,8 +60,8 @@ pub fn page_of(records: &[u8]) -> Vec<u8> {
     page
 }
 
-/// Reads the data as a page or as the records of a page. The first byte of the data says which of
-/// the two, and with which layout of counters.
+/// Reads the data as a page or as the records of a page. The first byte says which of the two, and
+/// with which layout of counters.
 ///
 /// # Panics
 /// Panics if a reader breaks a guarantee.
@@ -79,12 +75,11 @@ pub fn page(data: &[u8]) {
     }
 }
 
-/// Replaces the pages of one part of the profile with `pages`, and reads every call with both
-/// readers: page by page and in batches.
+/// Replaces the pages of one part of the profile, and reads every call with both readers.
 ///
 /// # Panics
-/// Panics if a reader breaks a guarantee, or if the profile does not open. A profile must open even
-/// if its pages are damaged.
+/// Panics if a reader breaks a guarantee, or if the profile does not open. Damaged pages are no
+/// reason for that.
 pub fn profile(dir: &Path, pages: &[u8]) {
     let parts = fs::read_dir(dir.join(record::meta::PARTS_NAME)).expect("the profile has parts");
     let part = parts.flatten().next().expect("a part").path();
@@ -98,15 +93,15 @@ pub fn profile(dir: &Path, pages: &[u8]) {
     assert_eq!(rows, calls, "batches and pages");
 }
 
-/// Reads bytes as a file of loops, and as a run of pages of the pool that contain tables of loops.
+/// Reads bytes as a file of loops, and as pages of the pool that contain tables of loops.
 ///
 /// # Panics
 /// Panics if a reader returns more data than the bytes can contain, or if its result cannot be
 /// written and read again.
 pub fn loops(bytes: &[u8]) {
     let read = read_frames(bytes);
-    // Frames of modules are not included, because a name that is not UTF-8 becomes longer when it
-    // is read.
+    // Frames of modules are left out, because a name that is not UTF-8 becomes longer when it is
+    // read.
     let frames = read.frames.iter().filter(|frame| !matches!(frame, LoopFrame::Module(_)));
     let written: usize = frames.map(|frame| frame.to_bytes().len()).sum();
     assert!(written <= bytes.len(), "{written} bytes of frames in {}", bytes.len());

@@ -14,8 +14,7 @@ pub struct Output {
     pub stderr: String,
 }
 
-/// A program under test, the directory of its golden files (files with the expected output), and
-/// the replacements in its output.
+/// A program under test, the folder of the expected outputs, and replacements in its output.
 #[derive(Clone, Debug)]
 pub struct Golden {
     program: PathBuf,
@@ -24,14 +23,12 @@ pub struct Golden {
 }
 
 impl Golden {
-    /// Creates a harness for a program and a directory of golden files. `program` is usually
-    /// `env!("CARGO_BIN_EXE_counterpoint")`.
+    /// `program` is usually `env!("CARGO_BIN_EXE_counterpoint")`.
     pub fn new(program: impl Into<PathBuf>, golden: impl Into<PathBuf>) -> Self {
         Self { program: program.into(), golden: golden.into(), scrub: Vec::new() }
     }
 
-    /// Makes the harness replace `text` by `by` in all output, before the output is compared or
-    /// returned. Tests use this for paths and versions.
+    /// Replaces `text` by `by` in all output, for example a path or a version.
     pub fn scrub(mut self, text: impl Into<String>, by: impl Into<String>) -> Self {
         self.scrub.push((text.into(), by.into()));
         self
@@ -74,9 +71,8 @@ impl Golden {
     }
 
     /// Runs the program, and compares stdout with `NAME.out` and stderr with `NAME.err`. A missing
-    /// file is the same as an empty one. If `UPDATE_GOLDEN=1` is in the environment, a file that
-    /// differs is written instead, or removed if it would be empty. Review the difference before
-    /// you commit it.
+    /// file is the same as an empty one. With `UPDATE_GOLDEN=1` in the environment, a file that
+    /// differs is written instead, or removed if it would be empty.
     ///
     /// # Panics
     /// Panics if the output differs or the exit code is not `code`.
@@ -86,8 +82,7 @@ impl Golden {
         output
     }
 
-    /// Like [`Golden::check`], for commands whose stderr differs from run to run. The caller checks
-    /// stderr.
+    /// Like [`Golden::check`], for commands whose stderr differs from run to run.
     ///
     /// # Panics
     /// Panics if stdout differs or the exit code is not `code`.

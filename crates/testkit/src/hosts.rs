@@ -1,6 +1,5 @@
-//! The descriptions of the hosts (frameworks) that Counterpoint supports. These descriptions come
-//! from the source files of the agent's adapters, so profiles from scripts have the same
-//! descriptions as recorded profiles.
+//! The hosts (frameworks) that Counterpoint supports. Their descriptions are those of the agent's
+//! adapters, so that scripts and recorded profiles have the same.
 
 #[path = "../../agent/src/adapters/iree/description.rs"]
 mod iree;
@@ -11,7 +10,7 @@ mod tvm;
 
 use record::host::Host;
 
-/// The number of IREE in scripts. Libraries belong to IREE unless a test says otherwise.
+/// The number of IREE in scripts.
 pub const IREE: u8 = 0;
 /// The number of TVM in scripts.
 pub const TVM: u8 = 1;

@@ -1,5 +1,5 @@
-//! Shared parts of the tests of everything that reads profiles: profiles made from scripts, and a
-//! harness that runs the command line and compares its output with golden files.
+//! Shared parts of the tests: profiles made from scripts, and a harness that compares the output of
+//! the command line with golden files.
 //!
 //! | module | purpose |
 //! |---|---|

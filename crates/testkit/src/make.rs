@@ -24,7 +24,7 @@ use crate::hosts;
 use crate::scratch::Scratch;
 use crate::script::{CallScript, Item, ProcessScript, ProfileScript, ThreadScript};
 
-/// A page of a thread, to which a test writes calls from scripts.
+/// A page of a thread.
 #[derive(Debug)]
 pub struct PageMaker(OwnedPage);
 
@@ -73,7 +73,7 @@ impl PageMaker {
         self.0.thread_clock(ticks, cpu_ns, monotonic_ns);
     }
 
-    /// Stores the number of calls in progress, and the export of the outermost of these calls.
+    /// Stores the number of calls in progress, and the export of the outermost of them.
     pub fn open(&mut self, depth: u32, export: u32) {
         self.0.set_open(depth, export);
     }
@@ -99,14 +99,13 @@ impl PageMaker {
     }
 }
 
-/// Returns the path of the pool of the scripted profile `dir`. It is inside of the profile.
+/// Returns the path of the pool of the scripted profile `dir`.
 pub fn pool_path(dir: &Path) -> PathBuf {
     dir.join(POOL_NAME).join(POOL_NAME)
 }
 
 impl ProfileScript {
-    /// Writes the profile as `x.cpt` to a new temporary directory, and returns this directory and
-    /// the profile's path.
+    /// Writes the profile as `x.cpt` to a new temporary directory, and returns both paths.
     ///
     /// # Panics
     /// Panics on any error of the file system.
@@ -117,8 +116,7 @@ impl ProfileScript {
         (scratch, dir)
     }
 
-    /// Writes the profile as [`ProfileScript::written`] does, and opens it. The profile exists
-    /// until the returned directory is dropped.
+    /// Writes the profile and opens it. It exists until the returned directory is dropped.
     ///
     /// # Panics
     /// Panics if the profile cannot be written or opened.
@@ -227,8 +225,7 @@ impl ProfileScript {
         }
     }
 
-    /// Appends the thread's flushed pages to `file`. Returns the page that stays in the pool, if
-    /// there is one.
+    /// Appends the thread's flushed pages to `file`. Returns the page that stays in the pool.
     fn write_thread(
         &self,
         process: &ProcessScript,
@@ -328,7 +325,6 @@ fn make_pool(path: &Path, owner: &Owner) -> Pool {
     Pool::open(&c_path(path)).expect("open the pool")
 }
 
-/// Puts a page with these bytes into the pool, for the process in this row.
 fn leave(pool: &Pool, path: &Path, row: u32, bytes: &[u8]) {
     let number = pool.claim_page(row, 0).expect("the pool has room");
     pool.populate(number, &c_path(path)).expect("there is memory");

@@ -34,8 +34,8 @@ impl Random {
         self.below(one_in) == 0
     }
 
-    /// Returns 0, 1, a number below 1,000 (twice as often as each other choice), 2^53 (up to which
-    /// an `f64` has all integers), 2^53 + 1, a third of the largest `u64`, or any number.
+    /// Returns 0, 1, a number below 1,000, a large special number, or any number. An `f64` has all
+    /// integers up to 2^53.
     pub fn number(&mut self) -> u64 {
         let any = self.below(u64::MAX);
         let small = self.below(1000);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A new directory. It is removed with its contents when this value is dropped.
+/// A new directory, which is removed with its contents when this value is dropped.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -53,8 +53,8 @@ extern "C" fn remove_all() {
     }
 }
 
-/// Removes the directory. Also removes the pools that the manifests of profiles in it name, if such
-/// a pool is in a directory whose name starts with `counterpoint-`.
+/// Also removes the pools that the manifests of profiles in it name, if they are in a directory
+/// whose name starts with `counterpoint-`.
 fn remove(path: &Path) {
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
         let pool = profile::Manifest::read(&entry.path()).ok().and_then(|manifest| manifest.pool);
@@ -68,8 +68,8 @@ fn remove(path: &Path) {
 }
 
 impl Scratch {
-    /// Makes sure that the directory is also removed when the process exits. Tests use this for
-    /// directories in statics, because statics are never dropped.
+    /// Also removes the directory when the process exits, for directories in statics, which are
+    /// never dropped.
     pub fn until_exit(self) -> Self {
         if let Ok(mut all) = AT_EXIT.lock() {
             if all.is_empty() {

@@ -28,11 +28,10 @@ pub struct ProfileScript {
     /// The manifest. Its clock, counters, filters, budget, `exact_counts` and snapshots are also
     /// written to `run.bin`.
     pub manifest: Manifest,
-    /// The processes. If the profile has a pool, they claim the pool's rows in this order.
+    /// The processes, in the order of the pool's rows.
     pub processes: Vec<ProcessScript>,
-    /// Whether the profile has a pool, the file with the pages that are not flushed yet, as after a
-    /// crash or while recording. [`ThreadScript::unflushed`] says whether a thread's last page is
-    /// in the pool.
+    /// Whether the profile has a pool with pages that are not flushed yet, as after a crash. See
+    /// [`ThreadScript::unflushed`].
     pub pool: bool,
 }
 
@@ -42,10 +41,10 @@ pub struct ProcessScript {
     pub pid: u32,
     /// Start time in clock ticks since boot.
     pub start_time: u64,
-    /// The process's generation: the number of parts of the profile that the same process made
-    /// before this one, for example before an `exec`.
+    /// The number of parts that the same process made before this one, for example before an
+    /// `exec`.
     pub generation: u32,
-    /// Hosts (frameworks) in addition to those of [`crate::hosts`], each with its number.
+    /// Hosts in addition to those of [`crate::hosts`], each with its number.
     pub hosts: Vec<(u8, Host)>,
     /// Libraries with their exports.
     pub libraries: Vec<Library>,
@@ -74,10 +73,10 @@ pub struct ProcessScript {
     /// The cost of appending the threads' last pages to the file.
     pub leaving: Option<Leaving>,
     pub threads: Vec<ThreadScript>,
-    /// The process's losses: kind, count and errno. They are written to the process's row of the
-    /// pool if the profile has a pool, and otherwise to the process's `ledger.json`.
+    /// The process's losses: kind, count and errno. They go to the pool if there is one, and
+    /// otherwise to the process's `ledger.json`.
     pub losses: Vec<(model::Loss, u64, i32)>,
-    /// Whether to write no metadata at all.
+    /// Whether to write no metadata.
     pub without_metadata: bool,
 }
 
@@ -100,16 +99,15 @@ pub struct ThreadScript {
     pub unflushed: bool,
     /// The number of calls in progress at the end, and the export of the outermost of them.
     pub open: (u32, u32),
-    /// The ticks that flushing a page takes. Every page after the thread's first one contains this
-    /// number.
+    /// The ticks that flushing a page takes, in every page after the first one.
     pub flush_ticks: u64,
     /// CPU time that attaching the thread took, in ns.
     pub attach_ns: u64,
-    /// For each page, what the thread had used (see [`Usage`]) at the page's start and at its end.
-    /// `None` if it is not known.
+    /// What the thread had used at each page's start and at its end. `None` if it is
+    /// not known.
     pub usages: Vec<(Option<Usage>, Option<Usage>)>,
-    /// The exact counts of the thread's calls. They are in the pool if `unflushed` is set and the
-    /// profile has a pool, otherwise in the part's file of counts.
+    /// The exact counts of the thread's calls. They are in the pool if the last page is, and
+    /// otherwise in the part's file of counts.
     pub counted: Vec<CountsRow>,
     /// The numbers of calls for each step of the program.
     pub steps: Option<ThreadSteps>,
@@ -123,18 +121,16 @@ pub enum Item {
     Call(CallScript),
     /// A reading of the thread's clocks: ticks, CPU time, monotonic time.
     Clock(u64, u64, u64),
-    /// The thread flushes its page. Its next page begins at these ticks, CPU time and monotonic
-    /// time.
+    /// The page is flushed. The next one begins at these ticks, CPU time and monotonic time.
     NextPage(u64, u64, u64),
-    /// The thread's page is discarded, and its next page begins at these ticks, CPU time and
-    /// monotonic time. This causes a gap in the sequence of pages.
+    /// The page is discarded, which causes a gap. The next one begins as for [`Item::NextPage`].
     LostPage(u64, u64, u64),
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct CallScript {
     pub call: record::Call,
-    /// The readings of the counters: one element for each group of counters.
+    /// The readings of the counters, one for each group.
     pub groups: Vec<GroupRead>,
     /// The call's values: pairs of a key and the value's bits.
     pub values: Vec<(u32, u64)>,
@@ -173,8 +169,7 @@ impl CallScript {
         self
     }
 
-    /// Sets the id of the call's workgroup and the number of workgroups of its dispatch, both in
-    /// the dimension x.
+    /// Sets the id of the workgroup and their number in the dispatch, in the dimension x.
     pub fn workgroup(mut self, id: u32, count: u32) -> Self {
         (self.call.workgroup[0], self.call.count[0]) = (id, count);
         self
@@ -186,22 +181,20 @@ impl CallScript {
         self
     }
 
-    /// Adds the reading of a group that was enabled and running for this long, with the values of
-    /// its counters.
+    /// Adds the reading of a group that was running all the time.
     pub fn group(self, enabled: u64, values: &[u64]) -> Self {
         self.scaled(enabled, enabled, values)
     }
 
-    /// Adds the reading of a group that was running only for a part of the time for which it was
-    /// enabled.
+    /// Adds the reading of a group that was running only for a part of the time.
     pub fn scaled(mut self, enabled: u64, running: u64, values: &[u64]) -> Self {
         let read = GroupRead { enabled: Some(enabled), running, values: values.to_vec() };
         self.groups.push(read);
         self
     }
 
-    /// Marks the call as chosen by sampling with these periods. `skipped` is the number of calls of
-    /// the same export that were only counted before this one.
+    /// Marks the call as sampled with these periods. `skipped` calls of the same export were only
+    /// counted before it.
     pub fn drawn(mut self, period: u32, counter_period: u32, skipped: u64) -> Self {
         self.drawn = Some(Drawn { period, counter_period, skipped });
         self
@@ -221,8 +214,8 @@ impl ThreadScript {
         self
     }
 
-    /// Adds the exact counts of an export: all calls, the timed calls, and the calls for which
-    /// counters were read. This needs a profile with a budget.
+    /// Adds the exact counts of an export: all calls, the timed calls, and the calls with counters.
+    /// The profile needs a budget.
     pub fn counted(&mut self, export: u32, calls: u64, timed: u64, counted: u64) -> &mut Self {
         self.counted.push(CountsRow { export, calls, timed, counted });
         self
@@ -236,7 +229,7 @@ impl ThreadScript {
 }
 
 impl ProcessScript {
-    /// Adds a library of IREE. Its exports are numbered after those of the earlier libraries.
+    /// Adds a library of IREE, whose exports are numbered after those of the earlier libraries.
     pub fn library(&mut self, name: &str, exports: &[&str]) -> &mut Library {
         let first: usize = self.libraries.iter().map(|l| l.exports.len()).sum();
         let exports = exports.iter().enumerate().map(|(i, export)| Export {
@@ -259,8 +252,8 @@ impl ProcessScript {
         self.libraries.last_mut().expect("just pushed")
     }
 
-    /// Adds the measurements of empty calls: their number, the ticks inside of a call, the ticks of
-    /// a whole call, and the values of the first counters.
+    /// Adds measurements of empty calls: their number, the ticks inside of a call and of a whole
+    /// call, and the values of the first counters.
     pub fn empty_calls(&mut self, calls: u32, inside_ticks: u64, total_ticks: u64, values: &[u64]) {
         self.calibrations.push(Calibration {
             calls,
@@ -272,16 +265,16 @@ impl ProcessScript {
         });
     }
 
-    /// Adds a virtual machine of TVM. Returns the machine's number.
+    /// Adds a virtual machine of TVM and returns its number.
     pub fn machine(&mut self, name: &str) -> u32 {
         let library = self.library(name, &[]);
         library.host = hosts::TVM;
         library.id
     }
 
-    /// Adds a function that a machine calls. If it has arguments, its device is `cpu0`. Returns the
-    /// function's export id. Call this method after all libraries with exports were added, because
-    /// ops are numbered after the exports.
+    /// Adds a function that a machine calls, and returns its export id. With arguments, its device
+    /// is `cpu0`. Call this after all libraries with exports were added, because ops are numbered
+    /// after the exports.
     pub fn op(&mut self, machine: u32, role: Role, name: &str, arguments: &str) -> u32 {
         let functions: usize = self.libraries.iter().map(|l| l.exports.len()).sum();
         let id = (functions + self.op_exports.len()) as u32;
@@ -313,8 +306,7 @@ impl ProcessScript {
 }
 
 impl ProfileScript {
-    /// Creates a finished profile without counters. One tick is one nanosecond, so that tests are
-    /// easy to compute on paper.
+    /// Creates a finished profile without counters, with ticks of one nanosecond.
     pub fn monotonic() -> Self {
         let snapshot = |ns| Moment {
             ticks: ns,

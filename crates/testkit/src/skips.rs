@@ -1,17 +1,14 @@
 //! Reports tests that cannot run on this machine.
 //!
-//! If a test lacks something (a PMU, root, a Python module), it calls [`skip`] and returns.
-//! `cargo xtask test` lists all skips at its end. With `--strict`, which CI uses,
-//! `cargo xtask test` fails if a skip is not in the list of expected skips
-//! (`xtask/src/test/skips.rs`).
+//! A test that lacks something (a PMU, root, a Python module) calls [`skip`] and returns. `cargo
+//! xtask test` lists the skips. With `--strict`, it fails if a skip is not in the list of expected
+//! skips (`xtask/src/test/skips.rs`).
 
 use std::io::Write;
 
-/// Reports that `test` does not run here, and why. The report goes to standard error. If
-/// `COUNTERPOINT_SKIP_LOG` names a file, the line `TEST: WHY` is also appended to that file. The
-/// test must return afterwards.
-///
-/// `test` is a unique name without a colon. The list of expected skips contains such names.
+/// Reports that `test` does not run here, and why. If `COUNTERPOINT_SKIP_LOG` names a file, the
+/// line `TEST: WHY` is appended to that file. The test must return afterwards. `test` is a unique
+/// name without a colon.
 ///
 /// # Panics
 /// Panics if the log cannot be written, because a test whose skip nobody sees would look like a
@@ -26,8 +23,7 @@ pub fn skip(test: &str, why: &str) {
     }
 }
 
-/// Like [`skip`]. The name of the test is the name of the calling thread, which is the path of the
-/// running test, with `/` instead of `::`.
+/// Like [`skip`], with the name of the calling thread: the path of the test, with `/` for `::`.
 ///
 /// # Panics
 /// Same as for [`skip`].

@@ -1,20 +1,20 @@
-//! Collects findings about a trace file. Each finding contains its place in the file.
+//! Collects findings about a trace file.
 //!
 //! A finding is a place where the file breaks the rules of its format: for example damaged syntax,
-//! an event without a field that its kind needs, or an end without a begin. If something is missing
-//! that a program may leave out when it writes the format, this is not a finding.
+//! an event without a field that its kind needs, or an end without a begin. What a program may
+//! leave out when it writes the format is no finding.
 
 use std::collections::BTreeMap;
 
-/// One problem that was found.
+/// A problem in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The place of the problem, in bytes from the start of the uncompressed file.
+    /// In bytes from the start of the uncompressed file.
     pub at: u64,
     pub what: String,
 }
 
-/// Number of findings of each kind that are kept. Further findings are only counted.
+/// How many findings of each kind are kept. Further ones are only counted.
 pub const KEPT: usize = 10;
 
 /// The result of a check.
@@ -24,12 +24,12 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// The number of findings of each kind.
     pub counts: BTreeMap<&'static str, u64>,
-    /// The number of slices, of counters and so on in the file, by name.
+    /// The numbers of slices, of counters and so on, by name.
     pub contents: BTreeMap<&'static str, u64>,
 }
 
 impl Report {
-    /// Adds a finding. `kind` is the kind of problem, and `what` describes the problem in words.
+    /// `kind` is the kind of problem, and `what` describes it.
     pub fn find(&mut self, at: u64, kind: &'static str, what: impl Into<String>) {
         let count = self.counts.entry(kind).or_insert(0);
         *count += 1;
@@ -43,7 +43,7 @@ impl Report {
         *self.contents.entry(name).or_insert(0) += 1;
     }
 
-    /// Returns the number of all findings.
+    /// Returns the number of findings.
     pub fn wrong(&self) -> u64 {
         self.counts.values().sum()
     }

@@ -1,5 +1,4 @@
-//! Makes timelines from profiles: passes the content of a profile to a
-//! [`TimelineSink`](crate::timeline::TimelineSink), or writes it to a file.
+//! Makes timelines from profiles, for a [`TimelineSink`](crate::timeline::TimelineSink) or a file.
 
 pub mod activities;
 pub mod calls;

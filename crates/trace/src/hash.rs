@@ -2,9 +2,8 @@
 //! standard library would take as much time as the rest of the work.
 //!
 //! The keys come from files that strangers may have made. The hash (foldhash) has a seed that
-//! differs from process to process, so nobody can make a file whose keys all have the same hash.
-//! The order of iteration also differs from process to process, so nothing that is written may
-//! depend on this order.
+//! differs from process to process, so that nobody can make a file whose keys have the same hash.
+//! The order of iteration differs, too, so nothing that is written may depend on it.
 
-/// A map for small keys, such as numbers and short texts.
+/// For small keys, such as numbers and short texts.
 pub type FastMap<K, V> = hashbrown::HashMap<K, V>;

@@ -13,10 +13,9 @@
 //! | `diagnostic` with `dropped_records` | a number of lost events |
 //! | all others | describe things to which those records refer |
 //!
-//! Times are nanoseconds on the monotonic clock of the host. The times of a device are on the
-//! driver's clock. They are converted to the host's clock with the first and the last correlation.
-//! Times of devices have only been tested with made-up records, because IREE's CPU drivers write no
-//! such events.
+//! Times are nanoseconds on the monotonic clock of the host. A device's times are on the driver's
+//! clock, and are converted with the first and the last correlation. Times of devices have only
+//! been tested with made-up records, because IREE's CPU drivers write no such events.
 //!
 //! The reader keeps everything in memory, because two things are only known at the end: the rows of
 //! a queue, and which dispatch of a profile a record belongs to.
@@ -33,9 +32,9 @@ use crate::chrome::event::Event;
 use crate::chrome::read::{EventSink, ReadError, ReadErrorKind, ReadSummary};
 use crate::kind::{self, FileKind};
 
-/// The length in bytes of the longest line that is accepted.
+/// In bytes. A longer line is an error.
 const MOST_LINE: u64 = 1 << 26;
-/// The maximum number of slices. A file with more slices is refused.
+/// A file with more slices is refused.
 const MOST_SLICES: usize = 20_000_000;
 
 /// The row of a slice.
@@ -50,37 +49,37 @@ pub struct Row {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RowKind {
-    /// The work that the host does for the queue.
+    /// What the host does for the queue.
     Host,
-    /// The work of the device, by the device's own times.
+    /// What the device does, by its own times.
     Device,
-    /// Regions of command buffers. A region contains several dispatches.
+    /// Regions of command buffers, with several dispatches each.
     Regions,
 }
 
 /// A piece of work with a start and a duration.
 #[derive(Clone, Debug)]
 pub struct Slice {
-    /// The row that shows the slice.
+    /// The row.
     pub row: Row,
-    /// The name of the function if the slice is a dispatch, otherwise of the operation.
+    /// The function of a dispatch, or else the operation.
     pub name: String,
-    /// The start of the slice, in ns on the monotonic clock.
+    /// In ns on the monotonic clock.
     pub begin_ns: i64,
     pub duration_ns: i64,
-    /// The number of workgroups, if the slice is a dispatch.
+    /// For a dispatch.
     pub workgroups: Option<u64>,
     pub submission: u64,
     pub args: Map<String, Value>,
-    /// The number of the slice's lane. A row whose slices overlap is divided into lanes, of which
-    /// all but the first have their number in their name.
+    /// A row whose slices overlap is divided into lanes, of which all but the first have their
+    /// number in their name.
     lane: usize,
-    /// Whether the profile to which the bundle is added already has the slice. If so, the slice
-    /// does not become a call.
+    /// Whether the profile to which the bundle is added already has the slice. Then it does not
+    /// become a call.
     pub is_known: bool,
 }
 
-/// The time that an operation waited until its queue was ready.
+/// How long an operation waited until its queue was ready.
 #[derive(Clone, Debug)]
 struct Wait {
     row: Row,
@@ -91,22 +90,20 @@ struct Wait {
     args: Map<String, Value>,
 }
 
-/// An event that concerns memory, such as an allocation.
 #[derive(Clone, Debug)]
 struct Memory {
     row: Row,
     name: String,
     at_ns: i64,
     args: Map<String, Value>,
-    /// The number of the event's memory pool, and the bytes of the pool that are reserved,
-    /// committed and free.
+    /// A memory pool, and its bytes that are reserved, committed and free.
     pool: Option<(u64, [u64; 3])>,
 }
 
 /// The content of a bundle (a file that IREE's profiler wrote).
 #[derive(Clone, Debug, Default)]
 pub struct Bundle {
-    /// Slices, in the order of their starts.
+    /// In the order of their starts.
     pub slices: Vec<Slice>,
     waits: Vec<Wait>,
     memory: Vec<Memory>,
@@ -134,7 +131,7 @@ impl Bundle {
         all.filter(|(_, slice)| slice.workgroups.is_some()).map(|(at, _)| at)
     }
 
-    /// Passes the bundle's events on to `sink`, and returns their number.
+    /// Passes the events on to `sink`, and returns their number.
     ///
     /// # Errors
     /// Returns the error if the sink returned one.
@@ -145,14 +142,14 @@ impl Bundle {
 
 /// Receives the events of a bundle.
 pub trait Sink {
-    /// Receives one event. [`Slice::is_known`] explains `is_known`.
+    /// See [`Slice::is_known`].
     ///
     /// # Errors
     /// If the function returns an error, reading ends.
     fn event(&mut self, event: &Event<'_>, is_known: bool) -> Result<(), String>;
 }
 
-/// Passes the events of a bundle on to a sink that does not need `is_known`.
+/// For a sink that does not need `is_known`.
 struct Alone<'a>(&'a mut dyn EventSink);
 
 impl Sink for Alone<'_> {
@@ -161,7 +158,7 @@ impl Sink for Alone<'_> {
     }
 }
 
-/// Reads a bundle, which must not be compressed, as the events of Chrome's format.
+/// Reads a bundle that is not compressed, as the events of Chrome's format.
 ///
 /// # Errors
 /// Same as for [`Bundle::read`].

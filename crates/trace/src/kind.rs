@@ -1,5 +1,5 @@
-//! Recognises the kind of a file from its first bytes: a trace (Chrome's JSON, Perfetto's protobuf
-//! or the lines of IREE's profiler), or another kind of file that a user may have given by mistake.
+//! Recognises the kind of a file from its first bytes: a trace, or another kind of file that a user
+//! may have given by mistake.
 
 use std::io::{self, BufReader, Chain, Cursor, Read};
 
@@ -16,12 +16,12 @@ pub enum FileKind {
     /// The output of `iree-profile export --format=ireeperf-jsonl`.
     IreeLines,
     Empty,
-    /// A file of another known kind. The text describes the kind.
+    /// Another known kind, in words.
     Other(&'static str),
     Unknown,
 }
 
-/// Number of bytes at the start of a file that are examined.
+/// How many bytes of a file are examined.
 const HEAD: usize = 1024;
 
 /// A file that is read from its start, and decompressed if necessary.
@@ -41,8 +41,7 @@ impl<R: Read> Read for Source<R> {
     }
 }
 
-/// Examines the start of a file. Returns the kind, and a source that reads the uncompressed file
-/// from its start.
+/// Returns the kind of a file, and a source that reads the uncompressed file from its start.
 pub fn open<R: Read>(mut source: R) -> io::Result<(FileKind, Source<R>)> {
     let head = start_of(&mut source)?;
     if !head.starts_with(b"\x1f\x8b") {
@@ -58,7 +57,7 @@ pub fn open<R: Read>(mut source: R) -> io::Result<(FileKind, Source<R>)> {
     Ok((of(&head), Source::Gzip(Box::new(Cursor::new(head).chain(inside)))))
 }
 
-/// Returns the first bytes of a source: [`HEAD`] bytes, or fewer if the source is shorter.
+/// Returns [`HEAD`] bytes, or fewer if the source is shorter.
 fn start_of(source: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut head = vec![0; HEAD];
     let mut length = 0;
@@ -67,7 +66,7 @@ fn start_of(source: &mut impl Read) -> io::Result<Vec<u8>> {
             Ok(0) => break,
             Ok(n) => length += n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // If the compressed data is damaged later, the bytes before the damage are used.
+            // The compressed data is damaged; the bytes before the damage are used.
             Err(_) if length > 0 => break,
             Err(error) => return Err(error),
         }
@@ -110,8 +109,8 @@ pub fn of(head: &[u8]) -> FileKind {
     let spaces = text.iter().take_while(|b| space(b)).count();
     let first = text.get(spaces);
     let second = text.iter().skip(spaces + 1).find(|b| !space(b));
-    // The first byte of a packet is that of a line feed, and the next byte is the packet's length,
-    // which may be the byte of a brace. So a first byte alone does not show that a file is JSON.
+    // The first byte of a packet is a line feed, and the second is its length, which may be a
+    // brace. So the first byte alone does not show that a file is JSON.
     let json = match (first, second) {
         (Some(b'{'), second) => second.is_none_or(|b| matches!(b, b'"' | b'}')),
         (Some(b'['), second) => second.is_none_or(|b| matches!(b, b'{' | b']')),
@@ -129,15 +128,14 @@ pub fn of(head: &[u8]) -> FileKind {
     }
 }
 
-/// Returns whether the text begins with the first line of a bundle of IREE's profiler.
+/// Whether the text begins as a bundle of IREE's profiler.
 fn is_of_iree(text: &[u8]) -> bool {
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or(text);
     let has = |what: &[u8]| line.windows(what.len()).any(|part| part == what);
     has(b"\"record_type\":\"schema\"") && has(b"\"ireeperf-jsonl\"")
 }
 
-/// Returns the content of the first field if the field has the number 1. If the field is longer
-/// than `head`, returns the part in `head`.
+/// Returns the content of the first field if its number is 1, as far as it is in `head`.
 fn first_field(head: &[u8]) -> Option<&[u8]> {
     let rest = head.strip_prefix(&[0x0a])?;
     let (length, used) = varint(rest).ok()?;
@@ -145,9 +143,8 @@ fn first_field(head: &[u8]) -> Option<&[u8]> {
     Some(&inside[..usize::try_from(length).unwrap_or(usize::MAX).min(inside.len())])
 }
 
-/// Returns whether the file is an `XSpace`. It begins with an `XPlane`, whose first fields are a
-/// number (1) and a name (2) such as `/host:CPU`. In a packet of Perfetto's format, these fields
-/// are messages.
+/// Whether the file is an `XSpace`. It begins with an `XPlane`, whose first fields are a number (1)
+/// and a name (2) such as `/host:CPU`. In Perfetto's packets, these fields are messages.
 fn is_xplane(head: &[u8]) -> bool {
     let Some(plane) = first_field(head) else { return false };
     let mut fields = Fields::new(plane).flatten();
@@ -162,7 +159,7 @@ fn is_xplane(head: &[u8]) -> bool {
     matches!(next, Some((2, Field::Bytes(name), _)) if is_name(name))
 }
 
-/// Returns whether the first field can be a packet (a message), as far as the first bytes show.
+/// Whether the first field can be a packet, as far as the first bytes show.
 fn starts_with_packet(head: &[u8]) -> bool {
     let Some(packet) = first_field(head) else { return false };
     let whole = head.len() < HEAD || packet.len() + 16 < head.len();
@@ -205,12 +202,12 @@ mod tests {
             assert_eq!(kind(text), FileKind::Json, "{text:?}");
             assert_eq!(kind(&gz(text)), FileKind::Json, "{text:?}");
         }
-        // The packet has 123 bytes, so the byte of its length is that of a brace.
+        // The packet has 123 bytes, which is the byte of a brace.
         let mut packet = b"\x0a\x7b\x40\x05".to_vec();
         packet.resize(125, 0x08);
         assert_eq!(kind(&packet), FileKind::Perfetto);
         assert_eq!(kind(&gz(&packet)), FileKind::Perfetto);
-        // The file is XSpace{planes{id: 1, name: "/host:CPU"}}, or has the same form without an id.
+        // XSpace{planes{id: 1, name: "/host:CPU"}}, and the same without an id.
         let named =
             |what: FileKind| matches!(what, FileKind::Other(what) if what.contains("xplane.pb"));
         assert!(named(kind(b"\x0a\x0d\x08\x01\x12\x09/host:CPU")));

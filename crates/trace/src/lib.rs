@@ -21,10 +21,8 @@
 //! | [`kind`] | recognises the format of a file |
 //! | [`text`] | strings and numbers of JSON |
 //!
-//! Invariants. While calls are exported, only one page of calls of each thread is decoded in
-//! memory. The writers escape every string, whatever it contains, unless it is JSON from a trace.
-//! Times are integer nanoseconds; only Chrome's format, and old fields of Perfetto's format, have
-//! microseconds.
+//! Invariants. While calls are exported, one page of calls of each thread is decoded in memory. The
+//! writers escape strings, unless they are JSON from a trace. Times are integer nanoseconds.
 #![forbid(unsafe_code)]
 
 pub mod check;

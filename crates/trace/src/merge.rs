@@ -6,9 +6,9 @@
 //!  …                                               ┘
 //! ```
 //!
-//! Each file is read twice, so that only rows, but no events, must be kept in memory. Events are
-//! not changed, except for their times, their process ids, and the ids of arrows and spans. The ids
-//! in the second and later files are moved to ranges that earlier files do not use.
+//! Each file is read twice, so that only rows must be kept in memory. Events keep everything except
+//! their times, their process ids, and the ids of arrows and spans. Ids of later files are moved to
+//! ranges that earlier files do not use.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,27 +26,24 @@ use crate::timeline::{Id, ProcessRow, TimelineSink};
 
 /// The version of the object `counterpoint` in a merged trace.
 pub const MERGE_SCHEMA: &str = "counterpoint.trace-merge/1";
-/// The number that is added to the process numbers of the second file. Twice this number is added
-/// to those of the third file, and so on.
+/// The distance between the process numbers of consecutive files.
 pub const PROCESSES_APART: i64 = 100_000_000;
-/// The number that is added to the ids of arrows. As for process numbers, later files get multiples
-/// of it.
+/// The distance between the arrow ids of consecutive files.
 const FLOWS_APART: i64 = 1 << 40;
-/// The number that is added to the sort indices of rows. As for process numbers, later files get
-/// multiples of it. Kineto's own numbers go up to 2²⁹.
+/// The distance between the sort indices of consecutive files. Kineto's own numbers go up to 2²⁹.
 const SORTS_APART: i64 = 1 << 30;
 
 /// What a file contains besides its events.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
     pub name: String,
-    /// The moment to which the file's times are relative, in ns since 1970.
+    /// The moment to which times are relative, in ns since 1970.
     pub base_ns: Option<i64>,
-    /// The rank that the file contains, if any.
+    /// The rank, if any.
     pub rank: Option<u64>,
-    /// The name of the machine on which the file was recorded.
+    /// The name of the machine.
     pub host: Option<String>,
-    /// The time of the file's first event, in ns since its base.
+    /// The first event, in ns since the base.
     pub first_ns: Option<i64>,
     pub summary: ReadSummary,
     pub(crate) clock: Option<BootClock>,
@@ -58,8 +55,7 @@ pub struct Look {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BootClock {
     boot: String,
-    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC` in ns. The file's times were computed with this
-    /// offset.
+    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC` in ns, with which the file's times were computed.
     offset_ns: i64,
     uncertainty_ns: f64,
 }
@@ -77,20 +73,19 @@ pub(crate) struct Process {
     pub(crate) sort_index: Option<i64>,
 }
 
-/// How the times of a file were aligned with the times of the first file.
+/// How the times of a file were aligned with those of the first file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alignment {
     pub file: String,
-    /// The rank that the file contains; `None` if it contains none.
+    /// The rank, if the file contains one.
     pub rank: Option<u64>,
-    /// The name of the machine that the file contains; `None` if it contains none.
+    /// The machine, if the file contains one.
     pub host: Option<String>,
-    /// The number of ns that was added to the file's times, in addition to its base time.
+    /// What was added to the times besides the base time, in ns.
     pub shift_ns: i64,
-    /// The largest possible difference between the file's times and the times of the first file, in
-    /// ns; `None` if the files do not contain it.
+    /// The largest possible difference to the times of the first file, in ns, if it is known.
     pub uncertainty_ns: Option<f64>,
-    /// What the files contain that was used to align the times.
+    /// What was used to align the times.
     pub by: By,
 }
 
@@ -98,16 +93,13 @@ pub struct Alignment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// Nothing: the file is the first one, to which the others are aligned.
+    /// The file is the first one.
     First,
-    /// The clocks of the machine. Both files were recorded in the same boot of one machine, and
-    /// contain snapshots of its clocks.
+    /// Snapshots of the machine's clocks: both files were recorded in the same boot.
     Monotonic,
-    /// The base times of the files. They are as exact as the agreement of `CLOCK_REALTIME` on both
-    /// machines.
+    /// The base times, as exact as the agreement of `CLOCK_REALTIME` on both machines.
     BaseTime,
-    /// The first events of both files, which are put at the same moment, because one of the files
-    /// has no base time.
+    /// The first events are put at the same moment, because a file has no base time.
     FirstEvent,
 }
 
@@ -119,12 +111,12 @@ pub fn look(name: &str, source: impl Read) -> Result<Look, ReadError> {
 }
 
 impl Look {
-    /// Returns the time of the file's first event, in ns since 1970.
+    /// Returns the first event in ns since 1970.
     pub(crate) fn start_ns(&self) -> i64 {
         self.base_ns.unwrap_or(0).saturating_add(self.first_ns.unwrap_or(0))
     }
 
-    /// Adds a process and, if a metadata event describes it, its name or sort index.
+    /// Adds a process and, from a metadata event, its name or sort index.
     pub(crate) fn add(&mut self, pid: &Scalar<'_>, metadata: Option<(&str, &str)>) {
         let key = ProcessKey::of(pid);
         if !self.processes.contains_key(&key) {
@@ -144,7 +136,7 @@ impl Look {
         }
     }
 
-    /// Adds a key of the document that is next to the events.
+    /// Adds a key next to the events.
     pub(crate) fn add_top(&mut self, key: &str, value: Value) {
         let whole = |v: &Value| v.as_i64().or_else(|| v.as_str()?.parse().ok());
         match key {
@@ -179,12 +171,12 @@ impl EventSink for Look {
 }
 
 impl BootClock {
-    /// Parses the object `counterpoint` that an export wrote.
+    /// Parses the object `counterpoint` of an export.
     fn of(facts: &Value) -> Option<Self> {
         let boot = facts["manifest"]["boot_id"].as_str().filter(|boot| !boot.is_empty())?;
         let clock = &facts["clock"];
         let snapshots = clock["snapshots"].as_array()?;
-        // The times in the file were computed with the earliest snapshot.
+        // The file's times were computed with the earliest snapshot.
         let first = snapshots.iter().min_by_key(|s| s["ticks"].as_u64())?;
         let ns = |key: &str| first[key].as_i64();
         let ticks = first["uncertainty_ticks"].as_f64()?;
@@ -197,7 +189,7 @@ impl BootClock {
     }
 }
 
-/// Computes how to align all files with the first one.
+/// Computes how to align the files with the first one.
 pub fn align(files: &[Look]) -> Vec<Alignment> {
     let Some(first) = files.first() else { return Vec::new() };
     let one = |(i, file): (usize, &Look)| {
@@ -237,8 +229,8 @@ impl ProcessKey {
     }
 }
 
-/// Returns a label for the rows of each file: its rank and its machine, as far as they are known,
-/// and otherwise its name. If labels would be equal, the number of the file is appended.
+/// Returns a label for the rows of each file: its rank and its machine, or else its name. Equal
+/// labels get the number of the file.
 pub(crate) fn labels(files: &[Look]) -> Vec<String> {
     let label = |file: &Look| match (file.rank, &file.host) {
         (Some(rank), Some(host)) => format!("rank {rank} on {host}"),
@@ -254,7 +246,7 @@ pub(crate) fn labels(files: &[Look]) -> Vec<String> {
     all.iter().enumerate().map(numbered).collect()
 }
 
-/// Returns the earliest moment in all files, in ns since 1970.
+/// Returns the earliest moment, in ns since 1970.
 pub fn first_ns(files: &[Look], alignments: &[Alignment]) -> i64 {
     let start = |(file, alignment): (&Look, &Alignment)| {
         let first = file.base_ns.unwrap_or(0).saturating_add(file.first_ns.unwrap_or(0));
@@ -263,7 +255,6 @@ pub fn first_ns(files: &[Look], alignments: &[Alignment]) -> i64 {
     files.iter().zip(alignments).map(start).min().unwrap_or(0)
 }
 
-/// Writes the names of the processes of all files.
 pub(crate) fn write_rows<W: Write>(
     files: &[Look],
     labels: &[String],
@@ -291,7 +282,7 @@ pub(crate) fn write_rows<W: Write>(
     Ok(())
 }
 
-/// Writes the rows of all files, then the events of each file. `open` opens a file again.
+/// Writes the rows of all files, then their events. `open` opens a file again.
 ///
 /// # Errors
 /// Fails if the output cannot be written, or if a file cannot be read again.
@@ -335,19 +326,19 @@ pub fn facts(files: &[Look], alignments: &[Alignment]) -> Value {
     json!({ "schema": MERGE_SCHEMA, "files": files.collect::<Vec<_>>() })
 }
 
-/// Returns whether the data of this metadata event is already in the rows of the merged trace.
+/// Whether the rows of the merged trace already have the data of this metadata event.
 pub(crate) fn names_process(metadata: &str) -> bool {
     ["process_name", "process_sort_index"].contains(&metadata)
 }
 
-/// Returns the time of an event in the merged trace. The time of a metadata event has no meaning,
-/// but readers ignore the event if its time is negative.
+/// The time of a metadata event has no meaning, but readers ignore the event if its time is
+/// negative.
 pub(crate) fn moved_ns(ns: i64, shift_ns: i64, phase: u8) -> i64 {
     let moved = ns.saturating_add(shift_ns);
     if phase == b'M' { moved.max(0) } else { moved }
 }
 
-/// How the ids of one file are changed.
+/// How the ids of a file are changed.
 #[derive(Clone, Copy)]
 pub(crate) struct Moved<'a> {
     pub(crate) index: i64,
@@ -392,14 +383,12 @@ fn scalar(value: &Scalar<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes the events of one file to the merged trace.
 struct Again<'a, W: Write> {
     writer: Writer<W>,
     moved: Moved<'a>,
     shift_ns: i64,
     error: Option<io::Error>,
-    /// The process, thread, id, binding and scope of an event, as JSON. The buffers are reused for
-    /// the next event.
+    /// Process, thread, id, binding and scope of an event, as JSON, in buffers that are used again.
     texts: [Vec<u8>; 5],
 }
 
@@ -456,8 +445,7 @@ impl<W: Write> EventSink for Again<'_, W> {
     }
 }
 
-/// Adds `by_ns` to a time that is more precise than nanoseconds. A text that is not a time is not
-/// changed.
+/// Adds `by_ns` to a time that is more precise than nanoseconds. Another text is not changed.
 pub(crate) fn later(exact: &str, by_ns: i64) -> Cow<'_, str> {
     match by_ns {
         0 => Cow::Borrowed(exact),
@@ -465,7 +453,7 @@ pub(crate) fn later(exact: &str, by_ns: i64) -> Cow<'_, str> {
     }
 }
 
-/// Returns JSON that this crate has just written as text.
+/// Returns JSON that this crate has just written.
 fn utf8(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap_or("null")
 }

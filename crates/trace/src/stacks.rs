@@ -6,8 +6,7 @@
 //!            └─ speedscope   JSON of speedscope.app
 //! ```
 //!
-//! All three formats get the same stacks with the same values, except that [`folded`] can contain
-//! only one kind of value.
+//! [`folded`] has only one kind of value.
 
 pub mod folded;
 pub mod pprof;
@@ -20,7 +19,7 @@ pub enum StackUnit {
     Count,
     Nanoseconds,
     Bytes,
-    /// Any other unit. The text is its name.
+    /// Another unit, by name.
     Other(&'static str),
 }
 
@@ -36,60 +35,58 @@ impl StackUnit {
     }
 }
 
-/// A frame of a stack: a function, a loop or a thread. Names must be printable text.
+/// A function, a loop or a thread. Names must be printable text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StackFrame {
     pub name: String,
-    /// The path of the source file; empty if it is not known.
+    /// Empty if it is not known.
     pub file: String,
-    /// The line in the file; 0 if it is not known.
+    /// 0 if it is not known.
     pub line: u32,
 }
 
-/// A node of the tree of stacks: a frame together with the frames above it. The values belong to
-/// the node itself, without the nodes below it.
+/// A node of the tree of stacks. Its values do not include those of the nodes below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StackNode {
-    /// Index of the node above this node. It is lower than this node's own index.
+    /// The node above this node, which has a lower index.
     pub parent: Option<usize>,
     /// Index in [`Stacks::frames`].
     pub frame: usize,
-    /// Numbers that describe the node and all nodes below it, such as the ids of a thread and a
-    /// process.
+    /// Numbers for the node and the nodes below it, such as the ids of a thread and a process.
     pub numbers: Vec<(&'static str, u64)>,
-    /// The values, in the order of [`Stacks::kinds`].
+    /// In the order of [`Stacks::kinds`].
     pub values: Vec<u64>,
 }
 
 /// The stacks that the writers get.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stacks {
-    /// The frames, without duplicates.
+    /// Without duplicates.
     pub frames: Vec<StackFrame>,
     pub nodes: Vec<StackNode>,
-    /// The kinds of values: the name and the unit of each kind.
+    /// Name and unit of each kind of value.
     pub kinds: Vec<(String, StackUnit)>,
-    /// Index of the kind of value that is shown first. [`folded`] contains only this kind.
+    /// The kind of value that is shown first. [`folded`] contains only this kind.
     pub main: usize,
-    /// The title of the whole profile.
+    /// The title of the profile.
     pub title: String,
-    /// Notes for people who read the profile.
+    /// For people who read the profile.
     pub comments: Vec<String>,
-    /// The start of the recording, in ns since 1970; 0 if it is not known.
+    /// In ns since 1970; 0 if it is not known.
     pub begin_unix_ns: u64,
     /// Name and version of the program that writes.
     pub exporter: String,
 }
 
 impl Stacks {
-    /// Returns the nodes that have a value of this kind. Each node comes with all nodes above it,
-    /// the outermost node first.
+    /// Returns the nodes with a value of this kind, each with the nodes above it, the outermost
+    /// first.
     fn with(&self, kind: usize) -> impl Iterator<Item = (Vec<&StackNode>, u64)> {
         let has = move |node: &&StackNode| node.values.get(kind).is_some_and(|value| *value > 0);
         self.nodes.iter().filter(has).map(move |node| (self.path(node), node.values[kind]))
     }
 
-    /// Returns a node and all nodes above it, the outermost node first.
+    /// Returns a node and the nodes above it, the outermost first.
     fn path<'a>(&'a self, node: &'a StackNode) -> Vec<&'a StackNode> {
         let mut path = vec![node];
         let mut at = node.parent;
@@ -110,8 +107,7 @@ impl Stacks {
 mod tests {
     use super::*;
 
-    /// Returns stacks in which b is inside of a, and in which a function has the name `a;b`. Folded
-    /// lines must not confuse the two.
+    /// Folded lines must not confuse b inside of a with a function `a;b`.
     pub(super) fn example() -> Stacks {
         let frame =
             |name: &str, line| StackFrame { name: name.to_owned(), file: "m.py".into(), line };

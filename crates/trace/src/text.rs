@@ -1,7 +1,7 @@
 //! Appends strings and numbers in the form of JSON.
 
-/// How each byte is written inside a string: 0 means that the byte is not escaped, `u` means `\u`
-/// with four digits, and any other value is the letter after the backslash.
+/// How a byte is written in a string: 0 for a byte that is not escaped, `u` for `\u` with four
+/// digits, or the letter after the backslash.
 const ESCAPE: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;
@@ -25,13 +25,11 @@ pub fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let bytes = text.as_bytes();
     let mut from = 0;
-    // Nearly all texts contain no byte that must be escaped, so eight bytes at a time are checked
-    // first.
+    // Nearly all texts need no escapes, so eight bytes at a time are checked first.
     let words = bytes.chunks_exact(8);
     let rest = words.remainder();
     let plain = |word: &[u8]| word.try_into().is_ok_and(|word| is_plain(u64::from_le_bytes(word)));
-    // If there are at least eight bytes, the last eight bytes are checked at once. Some of them may
-    // be checked twice.
+    // The last eight bytes are checked at once, some of them perhaps twice.
     let rest_is_plain = match bytes.last_chunk::<8>() {
         Some(last) => is_plain(u64::from_le_bytes(*last)),
         None => rest.iter().all(|byte| ESCAPE[usize::from(*byte)] == 0),
@@ -60,9 +58,9 @@ pub fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Returns whether none of the eight bytes must be escaped. The result is always right: a borrow in
-/// the subtractions can only cause a wrong result for bytes above the lowest byte that must be
-/// escaped, and this byte is always found.
+/// Whether none of the eight bytes must be escaped. A borrow in the subtractions can only cause a
+/// wrong result for bytes above the lowest byte that must be escaped, and this byte is always
+/// found.
 #[inline]
 fn is_plain(word: u64) -> bool {
     const ONES: u64 = u64::MAX / 255;
@@ -75,8 +73,8 @@ fn is_plain(word: u64) -> bool {
     (below(0x20) | equal(b'"') | equal(b'\\') | equal(0x7f)) & HIGH == 0
 }
 
-/// Returns whether two texts are equal. The texts are usually short, and comparing them here takes
-/// a third of the time of the function call that `==` would make.
+/// Whether two texts are equal. They are usually short, and comparing them here takes a third of
+/// the time of the function call that `==` would make.
 #[inline]
 pub fn same(a: &[u8], b: &[u8]) -> bool {
     fn ends<const N: usize>(a: &[u8], b: &[u8]) -> bool {
@@ -105,8 +103,8 @@ pub fn int(out: &mut Vec<u8>, n: i64) {
     out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
 }
 
-/// Appends the shortest decimal number that is read back as `n`. Appends `null` if JSON cannot
-/// express `n`.
+/// Appends the shortest decimal number that is read back as `n`, or `null` if JSON cannot express
+/// it.
 pub fn float(out: &mut Vec<u8>, n: f64) {
     if !n.is_finite() {
         out.extend_from_slice(b"null");
@@ -116,7 +114,7 @@ pub fn float(out: &mut Vec<u8>, n: f64) {
     out.extend_from_slice(format!("{n:?}").as_bytes());
 }
 
-/// Appends a number of nanoseconds as microseconds with three decimals.
+/// Appends nanoseconds as microseconds with three decimals.
 pub fn microseconds(out: &mut Vec<u8>, ns: i64) {
     if ns < 0 {
         out.push(b'-');
@@ -148,7 +146,7 @@ mod tests {
         assert_eq!(with(|out| string(out, "a\"b\\c\n\u{1}é")), r#""a\"b\\c\n\u0001é""#);
     }
 
-    /// Tests every byte at every position of a word, with different bytes around it.
+    /// Each byte at each position of a word, with different bytes around it.
     #[test]
     fn every_byte_is_found_at_every_position() {
         for byte in 0..=0x7fu8 {
@@ -166,7 +164,7 @@ mod tests {
         }
     }
 
-    /// Tests texts of every length, with a difference at every position.
+    /// Texts of each length, with a difference at each position.
     #[test]
     fn texts_are_equal_or_not() {
         for length in 0..70 {
@@ -195,7 +193,7 @@ mod tests {
             assert_eq!(with(|out| uint(out, n)), text);
         }
         assert_eq!(with(|out| int(out, i64::MIN)), i64::MIN.to_string());
-        // Every number of four digits occurs at every place of longer numbers.
+        // Numbers of four digits at each place of longer numbers.
         for n in 0..10_000u64 {
             for n in [n, n * 10_000 + 42, n * 100_000_000 + n, n * 1_000_000_000_000 + 7] {
                 assert_eq!(with(|out| uint(out, n)), n.to_string());

@@ -1,25 +1,25 @@
-//! Defines the parts of a timeline, and the trait for receivers of a timeline. All moments are
-//! nanoseconds since 1970-01-01 UTC. All names are those that the producer of the timeline used.
+//! Defines the parts of a timeline, and the trait for receivers of a timeline. Moments are
+//! nanoseconds since 1970-01-01 UTC.
 
 use std::io;
 
 use model::activity::{FlowKind, Value};
 
-/// A number or a text that identifies a process or a thread. Traces may contain both forms.
+/// Identifies a process or a thread. Traces may contain both forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Id<'a> {
-    /// The id of a process or thread, or the number of a device.
+    /// A process, a thread or the number of a device.
     Number(i64),
-    /// A text, for a row that does not belong to a real process or thread.
+    /// For a row that does not belong to a real process or thread.
     Text(&'a str),
 }
 
 /// A row of the timeline, in which viewers draw slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Row<'a> {
-    /// The process, or the number or text that represents a device.
+    /// The process or device.
     pub process: Id<'a>,
-    /// The thread in the row, or the number or text that represents a stream.
+    /// The thread or stream.
     pub thread: Id<'a>,
 }
 
@@ -28,14 +28,13 @@ pub struct Row<'a> {
 pub struct ProcessRow<'a> {
     /// The process or device.
     pub id: Id<'a>,
-    /// The process's name in viewers.
+    /// For viewers.
     pub name: &'a str,
-    /// More text that viewers show next to the name: `CPU`, or the name of the device.
+    /// What viewers show next to the name: `CPU`, or the name of the device.
     pub labels: &'a str,
-    /// The number by which viewers sort processes. The process with the smallest number comes
-    /// first.
+    /// Viewers sort processes by this number.
     pub sort_index: i64,
-    /// The moment from which the name is valid.
+    /// From when the name is valid.
     pub at_ns: i64,
 }
 
@@ -43,11 +42,11 @@ pub struct ProcessRow<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadRow<'a> {
     pub row: Row<'a>,
-    /// The thread's name in viewers.
+    /// For viewers.
     pub name: &'a str,
-    /// The number by which viewers sort threads. The thread with the smallest number comes first.
+    /// Viewers sort threads by this number.
     pub sort_index: i64,
-    /// The moment from which the name is valid.
+    /// From when the name is valid.
     pub at_ns: i64,
 }
 
@@ -61,7 +60,7 @@ pub struct Arg<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ArgValue<'a> {
     Plain(Value<'a>),
-    /// Three numbers: x, y, z.
+    /// x, y, z.
     Triple([u32; 3]),
 }
 
@@ -79,27 +78,26 @@ impl<'a> Arg<'a> {
     }
 }
 
-/// Identifies a list of arguments by its keys. While one timeline is written, all lists with the
-/// same number (below [`KeysId::MOST`]) have the same keys in the same order.
+/// Identifies a list of arguments by its keys. In one timeline, lists with the same number (below
+/// [`KeysId::MOST`]) have the same keys in the same order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeysId(pub u8);
 
 impl KeysId {
-    /// The limit of the numbers that are used.
+    /// Numbers are below this limit.
     pub const MOST: u8 = 64;
 }
 
-/// Identifies a text, or a list of texts, in a row. While one timeline is written, the same number
-/// in the same row always means the same texts. So a writer that gives numbers to texts does not
-/// have to search for these texts.
+/// Identifies a text, or a list of texts, in a row. In one timeline, the same number in the same
+/// row means the same texts. So a writer that gives numbers to texts need not search for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextId(pub u32);
 
 impl TextId {
-    /// The limit of the numbers that are used. Higher numbers are ignored.
+    /// Higher numbers are ignored.
     pub const MOST: u32 = 1 << 12;
 
-    /// Returns the number as an index; `None` if it is too high.
+    /// Returns the number as an index, if it is not too high.
     pub(crate) fn index(self) -> Option<usize> {
         (self.0 < Self::MOST).then_some(self.0 as usize)
     }
@@ -115,14 +113,13 @@ pub struct Slice<'a> {
     pub start_ns: i64,
     pub duration_ns: u64,
     pub args: &'a [Arg<'a>],
-    /// Identifies the keys of the slice's arguments, for writers that remember lists of keys.
+    /// Identifies the keys of the arguments.
     pub shape: Option<KeysId>,
-    /// Identifies the slice's category and name in its row.
+    /// Identifies the category and name in the row.
     pub label: Option<TextId>,
-    /// The arrows that begin or end at the slice's start.
+    /// At the slice's start.
     pub flows: &'a [Flow<'a>],
-    /// Points of time series at the slice's start, in the slice's row. The list of series of a
-    /// point may be empty.
+    /// Points at the slice's start, in its row. The list of series of a point may be empty.
     pub counters: &'a [SeriesPoint<'a>],
 }
 
@@ -130,7 +127,7 @@ pub struct Slice<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Flow<'a> {
     pub kind: &'a FlowKind,
-    /// The id of the arrow. Both of its ends have the same id.
+    /// Both ends have the same id.
     pub id: u64,
     pub end: FlowEnd,
 }
@@ -159,20 +156,19 @@ pub struct Instant<'a> {
 pub struct SeriesPoint<'a> {
     pub row: Row<'a>,
     pub category: &'a str,
-    /// The name of the counter to which all these series belong.
+    /// The counter of these series.
     pub name: &'a str,
     pub at_ns: i64,
-    /// Name and value of each series. A series whose value is not known at this point is left out.
+    /// Name and value of each series. A value that is not known is left out.
     pub series: &'a [Arg<'a>],
-    /// Identifies, in the row, the counter's name together with the names of its series.
+    /// Identifies, in the row, the counter's name with the names of its series.
     pub label: Option<TextId>,
-    /// The unit of each series, by the name of the series. An unknown unit is left out or empty.
+    /// By the name of the series. An unknown unit is left out or empty.
     pub units: &'a [(&'a str, &'a str)],
 }
 
-/// Receives a timeline. The caller names each row before it passes the row's first event. The
-/// activities of a row come in the order of their starts if the profile or trace has them in this
-/// order.
+/// Receives a timeline. A row is usually named before its first event. The activities of a row come
+/// in the order of their starts if the profile or trace has them in this order.
 pub trait TimelineSink {
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()>;
     fn thread(&mut self, thread: &ThreadRow<'_>) -> io::Result<()>;

@@ -1,6 +1,5 @@
 //! Tests traces that have a few megabytes but were made to take minutes of time, or gigabytes of
-//! memory and disk. Most of these tests do not measure time or memory: if the code is wrong, they
-//! take minutes.
+//! memory and disk. Most of these tests measure neither: if the code is wrong, they take minutes.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -10,7 +9,7 @@ use trace::chrome::read::{EventSink, ReadSummary};
 use trace::perfetto::write::{PerfettoHead, Writer};
 use trace::timeline::{Arg, ArgValue, Id, Row, SeriesPoint, TimelineSink};
 
-/// How much data of events an import would store.
+/// How much an import would store.
 #[derive(Default)]
 struct Kept {
     events: usize,
@@ -51,13 +50,12 @@ fn bytes(field: u32, bytes: &[u8]) -> Vec<u8> {
     [varint(u64::from(field << 3 | 2)), varint(bytes.len() as u64), bytes.to_vec()].concat()
 }
 
-/// Returns a packet of sequence 1 with these flags.
+/// A packet of sequence 1.
 fn packet(flags: u64, fields: &[Vec<u8>]) -> Vec<u8> {
     let fields = fields.concat();
     bytes(1, &[number(10, 1), number(13, flags), fields].concat())
 }
 
-/// Returns an event of this type, at this time and on this track.
 fn event(kind: u64, at: u64, track: u64, fields: &[Vec<u8>]) -> Vec<u8> {
     let event = [number(9, kind), number(11, track), fields.concat()].concat();
     packet(2, &[number(8, at), bytes(11, &event)])
@@ -72,13 +70,13 @@ fn read(trace: &[u8]) -> (Kept, ReadSummary) {
 const INSTANT: u64 = 3;
 const BEGIN: u64 = 1;
 
-/// Returns a text with the number 1 for one of the tables of texts.
+/// A text with the number 1 for one of the tables of texts.
 fn interned(table: u32, text: &[u8]) -> Vec<u8> {
     bytes(12, &bytes(table, &[number(1, 1), bytes(2, text)].concat()))
 }
 
-/// In each trace, all events refer to a text of 256 KiB by the text's number: as the value of an
-/// argument, as the key of an argument, or as a category.
+/// Events refer to a text of 256 KiB by its number: as the value of an argument, as the key of an
+/// argument, or as a category.
 #[test]
 fn texts_that_events_name_by_number() {
     let text = vec![b'a'; 1 << 18];
@@ -99,7 +97,7 @@ fn texts_that_events_name_by_number() {
     }
 }
 
-/// A reader must not compare the long name of each event with the name of the event before it.
+/// A reader must not compare the long names of neighbouring events.
 #[test]
 fn a_long_name_that_events_name_by_number() {
     let mut trace = packet(1, &[interned(2, &vec![b'a'; 1 << 20])]);
@@ -107,8 +105,8 @@ fn a_long_name_that_events_name_by_number() {
     assert_eq!(read(&trace).0.longest_name, 1 << 16);
 }
 
-/// A track is described with the long name of its process, and then many times without the name.
-/// The reader must not repeat the name each time.
+/// A process is described with its long name, and then many times without. The reader must not
+/// repeat the name.
 #[test]
 fn a_process_is_named_once() {
     let process =
@@ -118,8 +116,8 @@ fn a_process_is_named_once() {
     assert!(read(&trace).0.args < 2 * trace.len());
 }
 
-/// There are more open slices than `MOST_WAITING`, and each of them is in its own row. A reader
-/// must not search all rows again for each further slice.
+/// More open slices than `MOST_WAITING`, each in its own row. A reader must not search all rows
+/// again for each further slice.
 #[test]
 fn open_slices_of_many_rows() {
     let mut trace = packet(1, &[]);
@@ -135,7 +133,7 @@ fn open_slices_in_the_wrong_order() {
     assert_eq!(read(&trace).0.events, 200_000);
 }
 
-/// A reader must not search through all series of a counter for each value.
+/// A reader must not search through all series for each value.
 #[test]
 fn a_counter_with_many_series() {
     let mut writer = Writer::new(Vec::new(), &PerfettoHead::default()).unwrap();

@@ -1,6 +1,6 @@
 //! Runs readers and writers on random input. The input is deterministic, so that a failure can be
 //! repeated. The fuzzers in `fuzz/` call the same functions. `COUNTERPOINT_MUTANTS` is the number
-//! of inputs of each test, and `COUNTERPOINT_SEED` determines which inputs they are:
+//! of inputs of each test, and `COUNTERPOINT_SEED` determines them:
 //! `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p counterpoint-trace --test fuzzed`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -9,14 +9,12 @@ mod support;
 use support as fuzz;
 use testkit::Random;
 
-/// Returns the value of an environment variable as a number.
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
 /// Calls `round` with random numbers until there were `inputs` inputs, or as many as the
-/// environment variable says. Each call makes `each` inputs. There are as many threads as
-/// processors, but at most 8.
+/// environment variable says. Each call makes `each` inputs.
 fn rounds(seed: u64, inputs: u64, each: u64, round: impl Fn(&mut Random) + Sync) {
     let inputs = variable("COUNTERPOINT_MUTANTS").unwrap_or(inputs);
     let seed = variable("COUNTERPOINT_SEED").unwrap_or(seed);
@@ -50,7 +48,7 @@ const WHOLE: &str = r#"{"schemaVersion":1,"baseTimeNanoseconds":1700000000000000
 "args":{"name":"p"}},{"ph":"s","id":18446744073709551615,"bp":"e","s":"t","ts":"-3"},{"ph":"C",
 "name":5,"ts":1e3,"args":{"x":-0.0}},{"ph":"E","pid":1.5,"tid":null,"cat":true},{}],"z":{"q":"\n"}}"#;
 
-/// Pieces of text that readers must either read or refuse.
+/// Readers must either read these or refuse them.
 const PIECES: [&str; 18] = [
     "\"",
     "\\",
@@ -112,7 +110,6 @@ fn any_bytes_as_a_trace() {
     });
 }
 
-/// Returns a field of a message.
 fn field(number: u32, r: &mut Random) -> Vec<u8> {
     let varint = |mut n: u64| {
         let mut bytes = Vec::new();
@@ -135,8 +132,7 @@ fn field(number: u32, r: &mut Random) -> Vec<u8> {
     }
 }
 
-/// Returns a message with fields that readers of Perfetto's format know. Some of these fields are
-/// messages themselves.
+/// A message with fields that readers of Perfetto's format know, some of which are messages.
 fn message(r: &mut Random, depth: usize) -> Vec<u8> {
     const KNOWN: [u32; 29] = [
         1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 17, 22, 23, 30, 31, 41, 42, 43, 44, 45, 47, 48, 50,
@@ -209,7 +205,6 @@ fn any_events_in_perfettos_format() {
     rounds(0xfeed_beef_1234_5678, 3_000, 1, |r| fuzz::perfetto(&bytes(r, 900)));
 }
 
-/// Returns a field that contains these bytes.
 fn field_of(number: u32, bytes: &[u8]) -> Vec<u8> {
     let varint = |mut n: u64| {
         let mut out = Vec::new();
@@ -235,7 +230,7 @@ fn packets_that_are_compressed_twice() {
         encoder.finish().unwrap()
     };
     let compressed = |bytes: &[u8]| field_of(1, &field_of(50, &zlib(bytes)));
-    // These packets contain only a timestamp.
+    // Only a timestamp.
     let many = [0x0a, 0x02, 0x40, 0x01].repeat(1 << 21);
     let bomb = compressed(&compressed(&many).repeat(8_000));
     assert!(bomb.len() < 1 << 20, "{} bytes", bomb.len());
@@ -245,14 +240,13 @@ fn packets_that_are_compressed_twice() {
     fuzz::packets(&bomb);
 }
 
-/// An event of Chrome's format that is stored in Perfetto's format has a number as its phase. In
-/// Chrome's format, a phase is an ASCII character, so the number must be the code of one. With any
-/// other number, the event has no phase. (Found by `any_packets`: 186.)
+/// In Perfetto's format, an event of Chrome's format has a number as its phase, which must be the
+/// code of an ASCII character. With another number, the event has no phase. (Found by
+/// `any_packets`: 186.)
 #[test]
 fn phases_that_are_not_ascii_characters() {
     for phase in 0..=255u8 {
-        // The event is TrackEvent{legacy_event(6){phase(2): int32}}, with a timestamp and a
-        // sequence.
+        // TrackEvent{legacy_event(6){phase(2): int32}}, with a timestamp and a sequence.
         let number = if phase < 0x80 { vec![phase] } else { vec![phase, 1] };
         let event = field_of(11, &field_of(6, &[&[0x10u8][..], &number].concat()));
         let packet = [&[0x40u8, 0x05, 0x50, 0x01][..], &event].concat();
@@ -260,8 +254,8 @@ fn phases_that_are_not_ascii_characters() {
     }
 }
 
-/// Only our own writer uses field 2041 of a packet. Readers must skip a text in it, because white
-/// space around the text would be lost when the trace is written as Chrome JSON. (Found by
+/// Field 2041 of a packet is our own writer's. Readers must skip a text in it, because white space
+/// around the text would be lost when the trace is written as Chrome JSON. (Found by
 /// `any_packets`.)
 #[test]
 fn space_around_arguments_is_not_read() {

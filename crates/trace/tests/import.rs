@@ -25,8 +25,7 @@ fn import(dir: &Path, texts: &[&[u8]], shifts: &[i64]) -> Imported {
     all.finish().unwrap()
 }
 
-/// Returns the number of calls and the sum of their durations, by process, thread, library and
-/// name.
+/// Number and sum of durations of calls, by process, thread, library and name.
 fn sums(profile: &Profile) -> BTreeMap<(u32, u32, String, String), (u64, u64)> {
     let add = |sums: &mut BTreeMap<_, (u64, u64)>, columns: &profile::Columns| {
         let process = &profile.processes[columns.process];
@@ -43,7 +42,6 @@ fn sums(profile: &Profile) -> BTreeMap<(u32, u32, String, String), (u64, u64)> {
     states.into_iter().next().unwrap()
 }
 
-/// Returns the events of the profile as JSON.
 fn events(activities: &Activities) -> Vec<Value> {
     let mut all = Vec::new();
     let mut stream = activities.events().unwrap();
@@ -148,8 +146,7 @@ fn slices_become_calls_and_nothing_else_is_lost() {
     assert_eq!(all[0].document, rest);
 }
 
-/// There are many threads and names, and more calls than fit in one page, not in the order of their
-/// times. The sums must be equal to those that are computed with serde_json.
+/// Many threads and names, and more calls than fit in one page, not in the order of their times.
 #[test]
 fn many_events() {
     let scratch = Scratch::new();
@@ -221,12 +218,11 @@ fn calls_beyond_all_times_are_lost_and_counted() {
     assert_eq!(durations[0], [2_000]);
     let lost = profile.losses.iter().find(|loss| loss.name == "trace_value_lost");
     assert_eq!(lost.map(|loss| loss.count), Some(3));
-    // The events of these calls must be kept.
+    // The events are kept.
     assert_eq!(events(&Activities::open_all(&dir).unwrap()[0]).len(), 4);
 }
 
-/// An import that is killed may leave files that end at any byte. So each file is cut after every
-/// byte, and must be readable up to the cut.
+/// An import that is killed may leave files that end at any byte.
 #[test]
 fn activities_can_be_cut_at_any_byte() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! Tests damaged bundles of IREE. Reading any file must end with a result or an error.
+//! Tests damaged bundles of IREE. Reading a file must end with a result or an error.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -8,7 +8,7 @@ use trace::chrome::read::EventSink;
 use trace::iree::read;
 
 const WHOLE: &str = include_str!("../../../fixtures/iree/mlp.ireeperf.jsonl");
-/// Values that replace a number of a record.
+/// Instead of a number of a record.
 const ODD: [&str; 6] =
     ["-1", "9223372036854775807", "18446744073709551615", "1e300", "null", "\"x\""];
 
@@ -42,7 +42,7 @@ fn damaged_lines() {
             match r.below(4) {
                 0 => text.truncate(at),
                 1 => text[at] = r.next() as u8,
-                // A number of a record is replaced by something else.
+                // Something else than a number.
                 _ => {
                     let Some(from) = text[at..].windows(2).position(|w| w[0] == b':') else {
                         break;

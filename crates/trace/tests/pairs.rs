@@ -1,7 +1,6 @@
 //! Tests the starts and ends of slices in Perfetto's format. Readers sort them by time; those at
-//! the same time stay in the order of the file. Each end belongs to the last open start of its
-//! track. The slices that a reader makes in this way must be those that were passed to the writer,
-//! in whatever order.
+//! the same time stay in the order of the file. An end belongs to the last open start of its track.
+//! The slices that a reader makes in this way must be those that the writer got.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -20,19 +19,18 @@ use trace::export::calls::{CallsOptions, export_calls};
 use trace::perfetto::write::{PerfettoHead, Writer};
 use trace::timeline::{Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow, TimelineSink};
 
-/// A slice: its name, its start and its end.
+/// Name, start and end.
 type One = (String, i64, i64);
 
-/// The state of a sequence of packets.
 #[derive(Default)]
 struct Sequence {
     names: HashMap<u64, String>,
     track: u64,
-    /// The time of the sequence's clock.
+    /// The sequence's clock.
     now: u64,
 }
 
-/// The start of a slice with its name, or the end of a slice.
+/// A start with its name, or an end.
 struct Event {
     at: u64,
     track: u64,
@@ -99,8 +97,7 @@ fn events(trace: &[u8]) -> Vec<Event> {
     events
 }
 
-/// Returns the slices that a reader makes from a trace, sorted, and the number of tracks that have
-/// slices.
+/// Returns the slices that a reader makes, sorted, and the number of tracks with slices.
 fn paired(trace: &[u8]) -> (Vec<One>, usize) {
     let mut events = events(trace);
     events.sort_by_key(|event| event.at); // a stable sort
@@ -120,7 +117,6 @@ fn paired(trace: &[u8]) -> (Vec<One>, usize) {
     (slices, open.len())
 }
 
-/// Passes everything on to another sink, and stores the slices.
 struct Both<S> {
     sink: S,
     slices: Vec<One>,
@@ -162,8 +158,7 @@ struct Tree {
     children: Vec<Tree>,
 }
 
-/// Makes trees of calls with short times. If `shortest` is 0, some times are 0, and many calls
-/// begin and end at the same tick.
+/// Trees of calls with short times. If `shortest` is 0, many calls begin and end at the same tick.
 fn tree(shortest: u64) -> impl Strategy<Value = Tree> {
     let parts =
         move || (shortest..3, shortest..3, prop::bool::weighted(0.1), prop::bool::weighted(0.3));
@@ -187,7 +182,7 @@ fn tree(shortest: u64) -> impl Strategy<Value = Tree> {
     })
 }
 
-/// Records calls in the order in which a recorder writes them: each call is recorded when it ends.
+/// Records calls as a recorder does: when they end.
 fn record(
     tree: &Tree,
     now: &mut u64,
@@ -210,7 +205,7 @@ fn record(
     }
 }
 
-/// Returns the exported trace of a profile, and the slices that it must contain.
+/// Returns the exported trace of a profile, and its slices.
 fn export(script: &ProfileScript) -> (Vec<u8>, Vec<One>) {
     let (_scratch, profile) = script.opened();
     let writer = Writer::new(Vec::new(), &PerfettoHead::default()).unwrap();
@@ -223,7 +218,7 @@ fn export(script: &ProfileScript) -> (Vec<u8>, Vec<One>) {
 }
 
 /// Makes threads of ops with unique names. Returns their exported trace, the slices that the writer
-/// received, and the slices that were recorded.
+/// received, and those that were recorded.
 fn export_ops(threads: &[Vec<Tree>]) -> (Vec<u8>, Vec<One>, Vec<One>) {
     let mut script = ProfileScript::monotonic();
     let process = script.process(100);
@@ -257,7 +252,7 @@ const REALTIME: i64 = 1_700_000_000_000_000_000;
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Ops of a virtual machine run on up to two threads. Each op has a unique name.
+    /// Ops of a virtual machine run on up to two threads.
     #[test]
     fn ops_within_ops(threads in prop::collection::vec(prop::collection::vec(tree(0), 1..12), 1..3)) {
         let (trace, given, expected) = export_ops(&threads);
@@ -298,7 +293,7 @@ proptest! {
         prop_assert_eq!(paired(&trace).0, given);
     }
 
-    /// Slices may overlap in any way and come in any order, with other items between them.
+    /// Slices may overlap in any way and come in any order.
     #[test]
     fn any_slices(
         slices in prop::collection::vec((0..30i64, 0..12u64, 0..8u8), 0..60),
@@ -338,8 +333,8 @@ proptest! {
     }
 }
 
-/// Several threads share a row: a program replaced itself, and threads had the same id one after
-/// another. The names of calls must be right for each of these threads.
+/// A program replaced itself, and threads had the same id one after another. The names of calls
+/// must be right for each of these threads.
 #[test]
 fn rows_that_several_threads_share() {
     let mut script = ProfileScript::monotonic();
@@ -358,7 +353,7 @@ fn rows_that_several_threads_share() {
     let (trace, given) = export(&script);
     assert_eq!(paired(&trace).0, given);
     let of = |name| given.iter().filter(|(given, ..)| given == name).count();
-    // There are two calls and two dispatches of each function.
+    // Two calls and two dispatches of each function.
     assert_eq!((of("before"), of("after")), (4, 4));
     let tracks = messages(&trace, 1).into_iter().filter_map(|packet| message(packet, 60));
     let names = tracks.filter_map(|track| message(track, 2));

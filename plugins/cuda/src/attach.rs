@@ -1,15 +1,8 @@
 //! Decides when CUPTI (NVIDIA's library for profilers) is used. When a program initialises CUDA,
-//! CUDA's driver loads the file that `CUDA_INJECTION64_PATH` names, and calls the file's function
-//! `InitializeInjection`. The driver does this before the program's first call of CUDA has any
-//! effect. In a program that does not use CUDA, it never happens.
+//! CUDA's driver loads the file that `CUDA_INJECTION64_PATH` names, and calls its function
+//! `InitializeInjection`.
 //!
-//! | state | means |
-//! |---|---|
-//! | waiting | the recording has begun, and the program has not used CUDA |
-//! | on | CUPTI collects |
-//! | off | CUPTI cannot be used here; the text says why |
-//!
-//! Only one profiler in a process can use CUPTI. The plugin uses CUPTI only if no other profiler
+//! Only one profiler in a process can use CUPTI, so the plugin does not use it if another profiler
 //! does. If PyTorch is loaded, the plugin leaves CUPTI to PyTorch's profiler, because otherwise
 //! `torch.profiler` would lose the events of the device.
 
@@ -27,17 +20,16 @@ use crate::records::kind;
 use crate::settings::{Around, Settings};
 use crate::{captures, collect, find, launches, ops, sampler};
 
-/// The environment variable from which CUDA's driver gets the name of this file.
+/// The environment variable that names this file for CUDA's driver.
 pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
 
-/// The kinds of CUPTI's records to which the records of events refer. They are always collected.
-/// When the kind for contexts is enabled, CUPTI also writes records for contexts that exist
-/// already.
+/// The kinds of CUPTI's records to which the records of events refer. When contexts are enabled,
+/// CUPTI also writes records for contexts that exist already.
 const ALWAYS: [u32; 3] = [kind::DEVICE, kind::CONTEXT, kind::EXTERNAL_CORRELATION];
 
 /// The kinds of CUPTI's records that become events, by the kind of event that the host may request.
-/// Most of the cost of recording is CUPTI's work for each call of the program, so CUPTI collects
-/// only records for requested kinds.
+/// Most of the cost of recording is CUPTI's work for each call of the program, so the plugin
+/// collects only requested kinds.
 const ASKED: [(Kind, &[u32]); 8] = [
     (Kind::USER_ANNOTATION, &[kind::MARKER]),
     (Kind::MEMCPY, &[kind::MEMCPY, kind::MEMCPY_PEER]),
@@ -61,8 +53,7 @@ static STATE: Mutex<State> = Mutex::new(State::Idle);
 static CLOCK: Mutex<Option<Clock>> = Mutex::new(None);
 /// Whether CUDA's driver called [`InitializeInjection`].
 static INJECTED: AtomicBool = AtomicBool::new(false);
-/// Whether the plugin uses CUPTI. It stays true while the recording is paused. The value is read at
-/// each op.
+/// Whether the plugin uses CUPTI, also while the recording is paused. It is read at each op.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 /// Set when the process begins to exit, because CUDA may be unloaded from then on.
 static CLOSED: AtomicBool = AtomicBool::new(false);
@@ -76,18 +67,16 @@ fn own_process() -> i32 {
     unsafe { libc::getpid() }
 }
 
-/// Stores the id of this process as the process that records.
 pub fn remember_process() {
     HOME.store(own_process(), Ordering::Release);
 }
 
 /// Returns whether this is a forked child of the process that records. In such a child, any lock
-/// may be locked for ever, because the thread that had locked it exists only in the parent.
+/// may be locked for ever, because the thread that locked it exists only in the parent.
 pub fn is_forked() -> bool {
     HOME.load(Ordering::Acquire) != own_process()
 }
 
-/// Returns the time in nanoseconds since 1970 UTC.
 fn unix_ns() -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` outlives the call, and this clock always exists.
@@ -95,12 +84,12 @@ fn unix_ns() -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Begins a recording. If the program has already used CUDA, CUPTI begins to collect now.
+/// Begins a recording. If the program already uses CUDA, CUPTI begins to collect now.
 pub fn begin(settings: Settings, requested: Vec<Kind>) {
     let mut state = lock(&STATE);
     *state = State::Waiting(settings, requested);
-    // If the program initialised CUDA without the environment variable, the only sign that it uses
-    // CUDA is that the driver's library is loaded.
+    // Without the environment variable, the loaded driver is the only sign that the program uses
+    // CUDA.
     if INJECTED.load(Ordering::Acquire) || find::is_loaded(&["libcuda.so"]) {
         attach(&mut state);
     }
@@ -120,8 +109,8 @@ pub extern "C" fn InitializeInjection() -> c_int {
 }
 
 /// NVTX calls this function when a program marks its first range, if `NVTX_INJECTION64_PATH` names
-/// this file. The function passes NVTX's table on to CUPTI, so that CUPTI sees the ranges. It
-/// returns 0 if the plugin does not record ranges; NVTX then ignores ranges from now on.
+/// this file. It passes NVTX's table on to CUPTI, so that CUPTI sees the ranges. If it returns 0,
+/// NVTX ignores all ranges.
 #[unsafe(no_mangle)]
 pub extern "C" fn InitializeInjectionNvtx2(table: *const c_void) -> c_int {
     catch_unwind(AssertUnwindSafe(|| ranges(table).unwrap_or(0))).unwrap_or(0)
@@ -155,7 +144,6 @@ fn is_left_to_torch(settings: &Settings) -> bool {
     !settings.beside_torch && find::is_loaded(&["libtorch_cpu.so", "libkineto.so"])
 }
 
-/// Returns the CUPTI that this process uses; finds and loads it the first time.
 fn found(settings: &Settings) -> Result<&'static Cupti, String> {
     match cupti::in_use() {
         Some(cupti) => Ok(cupti),
@@ -163,7 +151,6 @@ fn found(settings: &Settings) -> Result<&'static Cupti, String> {
     }
 }
 
-/// Decides whether CUPTI is used, if that is still open (`Waiting`).
 fn attach(state: &mut State) {
     let State::Waiting(settings, requested) = &*state else { return };
     *state = match subscribe(settings, requested) {
@@ -238,16 +225,14 @@ fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>
             Around::Kernels => launches::begin(cupti, names, subscriber),
             Around::Ops => ops::begin(cupti, names),
         }
-        // If this call fails, the plugin notices that a context was destroyed only when a later
-        // context has the same address. Objects of other contexts are given back at the end of the
-        // recording.
+        // If this call fails, a destroyed context is noticed when a later context has the same
+        // address, or at the end of the recording.
         let _ = cupti.enable_callback(subscriber, cupti::DOMAIN_RESOURCE, cupti::CONTEXT_GOES);
     }
     Ok((subscriber, kinds))
 }
 
-/// CUPTI calls this function on a thread of the program, for what [`Cupti::enable_callback`] has
-/// turned on.
+/// CUPTI calls this function on a thread of the program.
 ///
 /// # Safety
 /// Only CUPTI may call this function, with its own data.
@@ -261,7 +246,8 @@ unsafe extern "C" fn called(_: *mut c_void, domain: u32, id: u32, data: *const c
         let context = || unsafe { *data.cast::<*mut c_void>() };
         match (domain, id) {
             (cupti::DOMAIN_DRIVER, _) if is_on() => {
-                // SAFETY: in this domain, CUPTI's data are those of a call, which it does not change meanwhile.
+                // SAFETY: in this domain, CUPTI's data are those of a call, which it does not
+                // change meanwhile.
                 let call = unsafe { &*data.cast::<Call>() };
                 captures::called(id, call);
                 launches::called(id, call);
@@ -281,14 +267,12 @@ unsafe extern "C" fn called(_: *mut c_void, domain: u32, id: u32, data: *const c
     }));
 }
 
-/// Gives all objects for counters back to CUPTI.
 fn end_counting() {
     sampler::end();
     launches::end();
     ops::end();
 }
 
-/// Returns why counters that were requested were not read.
 pub fn why_uncounted() -> Option<String> {
     let sampled = || Some(format!("counters were not sampled: {}", sampler::why()?));
     let counted = || Some(format!("kernels were not counted: {}", launches::why()?));
@@ -296,8 +280,8 @@ pub fn why_uncounted() -> Option<String> {
     sampled().or_else(counted).or_else(of_ops)
 }
 
-/// Makes the plugin fetch CUPTI's last records when the process begins to exit. When the host ends
-/// the recording later, CUDA has already ended.
+/// Fetches CUPTI's last records when the process begins to exit. When the host ends the recording
+/// later, CUDA has already ended.
 fn at_exit() {
     extern "C" fn ended() {
         let _ = catch_unwind(AssertUnwindSafe(|| {
@@ -316,7 +300,6 @@ fn at_exit() {
     }
 }
 
-/// Returns whether the plugin may call CUPTI now.
 fn is_on() -> bool {
     IS_ON.load(Ordering::Acquire)
         && !CLOSED.load(Ordering::Acquire)
@@ -329,12 +312,11 @@ pub fn flush(forced: bool) {
     let Some(cupti) = cupti::in_use().filter(|_| is_on()) else { return };
     compare_clocks(cupti);
     sampler::fetch(None);
-    // If this fails, records are missing, and CUPTI may not count them as dropped.
+    // If this fails, records are missing, and CUPTI may not count them.
     let _ = cupti.flush(if forced { cupti::FORCED } else { 0 });
     collect::add_dropped(cupti.dropped());
 }
 
-/// Stops collecting until [`go_on`] is called.
 pub fn pause() {
     flush(true);
     if let (State::On { kinds, .. }, Some(cupti), true) = (&*lock(&STATE), cupti::in_use(), is_on())
@@ -346,7 +328,6 @@ pub fn pause() {
     }
 }
 
-/// Collects again after [`pause`].
 pub fn go_on() {
     if let (State::On { kinds, .. }, Some(cupti), true) = (&*lock(&STATE), cupti::in_use(), is_on())
     {
@@ -373,7 +354,7 @@ pub fn end() {
     *state = State::Idle;
 }
 
-/// Returns why nothing was recorded, if the program used CUDA but CUPTI could not be used.
+/// Returns why nothing was recorded, if the program used CUDA.
 pub fn why_off() -> Option<String> {
     match &*lock(&STATE) {
         State::Off { why } => Some(format!("CUDA was not recorded: {why}")),
@@ -385,7 +366,6 @@ pub fn why_off() -> Option<String> {
     }
 }
 
-/// Returns whether the environment variable [`INJECTION`] names this file.
 fn is_named() -> bool {
     let Some(named) = std::env::var_os(INJECTION) else { return false };
     // SAFETY: `Dl_info` consists of pointers, for which zeros are values.
@@ -402,8 +382,7 @@ fn is_named() -> bool {
     same(std::path::Path::new(&named)) == same(std::path::Path::new(&*own.to_string_lossy()))
 }
 
-/// Tells CUPTI that an op or range (`kind`) begins on the calling thread, and begins to count an
-/// op.
+/// Tells CUPTI that an op or range (`kind`) begins on this thread, and begins to count an op.
 pub fn push(kind: u32, id: u64) {
     if let Some(cupti) = cupti::in_use().filter(|_| is_on()) {
         cupti.push(kind, id);
@@ -413,7 +392,7 @@ pub fn push(kind: u32, id: u64) {
     }
 }
 
-/// Tells CUPTI that the innermost op or range of the calling thread ends, and stops counting an op.
+/// Tells CUPTI that this thread's innermost op or range ends, and stops counting an op.
 pub fn pop(kind: u32) {
     if let Some(cupti) = cupti::in_use().filter(|_| is_on()) {
         cupti.pop(kind);
@@ -438,7 +417,6 @@ pub fn utc(time: u64) -> Option<i64> {
     Some((time as i64).wrapping_add(offset))
 }
 
-/// Returns the accuracy of [`utc`], in ns.
 pub fn accuracy_ns() -> Option<u64> {
     lock(&CLOCK).as_ref()?.accuracy_ns()
 }

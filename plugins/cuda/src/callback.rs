@@ -1,13 +1,13 @@
 //! The data that CUPTI passes to the plugin when the program calls a function of CUDA's driver, and
-//! when the function returns. [`Call`] is laid out as in `cupti_callbacks.h` of CUDA 11.8 to 13.5.
-//! The structs with the function's arguments are laid out as in `generated_cuda_meta.h`.
+//! when the function returns. Sources: `cupti_callbacks.h` of CUDA 11.8 to 13.5 for [`Call`], and
+//! `generated_cuda_meta.h` for the structs of arguments.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
 
 use crate::driver::Stream;
 
-/// `CUPTI_API_ENTER`: the function is about to run. The only other value is `CUPTI_API_EXIT`.
+/// `CUPTI_API_ENTER`. The only other value is `CUPTI_API_EXIT`.
 const ENTER: u32 = 0;
 
 /// `CUpti_CallbackData`.
@@ -18,14 +18,13 @@ pub struct Call {
     parameters: *const c_void,
     result: *const c_int,
     symbol: *const c_char,
-    /// The context of the calling thread. After this context is destroyed, a later context can have
-    /// the same address.
+    /// The context of the calling thread. A later context can have the same address.
     pub context: *mut c_void,
-    /// CUPTI's number of the context. CUPTI numbers contexts in the order in which they are made,
-    /// so no other context of the process has the same number (from the manual).
+    /// CUPTI's number of the context. No other context of the process has the same number (from the
+    /// manual).
     pub context_id: u32,
     user: *mut u64,
-    /// CUPTI's number of the call, which is also in the records of the launched work.
+    /// CUPTI's number of the call, which the records of the launched work contain too.
     pub correlation: u32,
 }
 
@@ -64,39 +63,37 @@ pub enum Launch {
     Kernel,
     /// `cuLaunchKernelEx`.
     KernelEx,
-    /// `cuGraphLaunch`. The launched graph may contain any number of kernels.
+    /// `cuGraphLaunch`. A graph may contain any number of kernels.
     Graph,
 }
 
 impl Call {
-    /// Returns whether the function is about to run. If not, it has returned.
     pub fn is_enter(&self) -> bool {
         self.site == ENTER
     }
 
-    /// Returns whether the function has returned an error.
     pub fn has_failed(&self) -> bool {
-        // SAFETY: CUPTI gives the address of the driver's result when the function returns, and it is not read before.
+        // SAFETY: CUPTI gives the address of the driver's result when the function returns, and it
+        // is not read before.
         !self.is_enter() && !self.result.is_null() && unsafe { *self.result } != 0
     }
 
-    /// Returns the name of the kernel that a call launches, or `None` if CUPTI gives no name.
+    /// Returns the name of the launched kernel, or `None` if CUPTI gives no name.
     pub fn kernel(&self) -> Option<Arc<str>> {
         // SAFETY: CUPTI gives a C string for a function that launches a kernel.
         let name = (!self.symbol.is_null()).then(|| unsafe { CStr::from_ptr(self.symbol) })?;
         Some(Arc::from(&*name.to_string_lossy()))
     }
 
-    /// Returns the stream on which a call launches work. `is_of_thread` says whether a null stream
-    /// means the default stream of the thread for this function; otherwise it means that of the
-    /// context.
+    /// Returns the stream on which a call launches work. `is_of_thread` says that a null stream
+    /// means the thread's default stream. Otherwise it means the context's.
     pub fn stream(&self, launch: Launch, is_of_thread: bool) -> Option<Stream> {
         let arguments = self.parameters;
         if arguments.is_null() {
             return None;
         }
-        // SAFETY: CUPTI gives the arguments of the function, whose struct begins as `launch` says; `config` is the
-        // program's, which the driver reads in this call.
+        // SAFETY: CUPTI gives the arguments of the function, whose struct begins as `launch` says;
+        // `config` is the program's, which the driver reads in this call.
         let stream = unsafe {
             match launch {
                 Launch::Kernel => (*arguments.cast::<OfLaunch>()).stream,
@@ -118,8 +115,7 @@ mod tests {
     use std::mem::offset_of;
     use std::ptr;
 
-    /// The expected offsets are those that a C compiler computes from `cupti_callbacks.h` of CUDA
-    /// 13.5.
+    /// The offsets are those of a C compiler, from `cupti_callbacks.h` of CUDA 13.5.
     #[test]
     fn data_of_a_call_stand_where_the_header_has_them() {
         assert_eq!(offset_of!(Call, result), 24);
@@ -129,8 +125,7 @@ mod tests {
         assert_eq!(size_of::<Call>(), 72);
     }
 
-    /// The expected offsets follow from the fields in `generated_cuda_meta.h` and `cuda.h`, and the
-    /// rules of C.
+    /// The offsets follow from the fields in `generated_cuda_meta.h` and `cuda.h`.
     #[test]
     fn the_stream_of_a_launch_is_among_its_arguments() {
         let launch = OfLaunch { function: ptr::null(), sizes: [7; 7], stream: 0x77 };

@@ -1,7 +1,6 @@
-//! Finds out whether the program captures streams for a graph. Work that is launched on such a
-//! stream does not run. A wait for the device makes its captures invalid, so that the program would
-//! fail. Reading counters of a kernel or an op needs such a wait, so the plugin counts nothing
-//! during a capture.
+//! Finds out whether the program captures streams for a graph. Captured work does not run, and a
+//! wait for the device makes captures invalid, so that the program would fail. Reading counters of
+//! a kernel or an op needs such a wait, so the plugin counts nothing during a capture.
 //!
 //! | known from | of which streams |
 //! |---|---|
@@ -22,7 +21,7 @@ use crate::driver::{self, Stream};
 /// The number of captures that began during the recording and have not ended.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
-/// CUPTI's numbers of the driver's functions that begin and end captures.
+/// CUPTI's numbers of the driver's functions.
 #[derive(Debug, Default)]
 struct Functions {
     begin: Vec<u32>,
@@ -31,12 +30,12 @@ struct Functions {
 
 static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
 
-/// CUPTI's numbers below this one are searched for the functions. The driver of CUDA 13.5 has fewer
-/// than 900 functions.
+/// The search for the functions ends at this number. The driver of CUDA 13.5 has fewer than 900
+/// functions.
 const MOST_FUNCTIONS: u32 = 1500;
 
-/// Finds the functions by the beginning of their names, because each function has several versions,
-/// each with its own number.
+/// Searches by the beginning of the names: each function has several versions, each with its own
+/// number.
 fn functions(cupti: &Cupti) -> &'static Functions {
     FUNCTIONS.get_or_init(|| {
         let mut functions = Functions::default();
@@ -56,14 +55,12 @@ pub fn begin(cupti: &Cupti, subscriber: usize) {
     OPEN.store(0, Ordering::Release);
     let functions = functions(cupti);
     for id in functions.begin.iter().chain(&functions.end) {
-        // If this call fails, the plugin still asks the driver about captures at each launch and
-        // op.
+        // If this call fails, the plugin still asks the driver at each launch and op.
         let _ = cupti.enable_callback(subscriber, cupti::DOMAIN_DRIVER, *id);
     }
 }
 
-/// The subscriber's callback calls this function when the program calls a function of the driver,
-/// and when that function returns.
+/// The subscriber's callback calls this function for calls of the driver.
 pub fn called(id: u32, call: &Call) {
     let Some(functions) = FUNCTIONS.get() else { return };
     // A capture counts as open from before the call that begins it until after the call that ends
@@ -73,8 +70,7 @@ pub fn called(id: u32, call: &Call) {
     } else if (functions.begin.contains(&id) && call.has_failed())
         || (functions.end.contains(&id) && !call.is_enter())
     {
-        // A capture that began before the recording is not in this count, so the count may already
-        // be 0.
+        // A capture that began before the recording was not counted, so the count may already be 0.
         let less = |open: usize| Some(open.saturating_sub(1));
         let _ = OPEN.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     }

@@ -5,9 +5,8 @@
 //!        ─ completed ─► its records, read ─► Store ─ take ─► output
 //! ```
 //!
-//! CUPTI calls `requested` and `completed` on threads of its own and of the program. `completed`
-//! reads the records as soon as CUPTI returns a buffer, because the names to which they point may
-//! be freed later.
+//! CUPTI calls `requested` and `completed` on its own threads and on the program's. `completed`
+//! reads the records at once, because the names to which they point may be freed later.
 
 use std::alloc::Layout;
 use std::collections::{BTreeSet, HashMap};
@@ -21,15 +20,15 @@ use crate::lock::lock;
 use crate::records::{self, Bytes, Record, Unreadable};
 use crate::sampler::{self, Value};
 
-/// The size of a buffer in bytes. CUPTI needs one buffer for each thread that calls CUDA, and one
-/// for each context.
+/// The size of a buffer in bytes. CUPTI needs a buffer for each thread that calls CUDA, and for
+/// each context.
 pub const BUFFER: usize = 1 << 20;
 
 /// The number of bytes that a recording may take unless the host says otherwise.
 pub const DEFAULT_LIMIT: u64 = 256 << 20;
 
-/// The largest number of addresses for which the name is kept. A record with the name of another
-/// address gets its own copy of the name.
+/// The largest number of addresses for which the name is kept. Beyond it, records do not share
+/// their copies of names.
 const MOST_NAMES: usize = 100_000;
 
 /// A record, and a copy of the name to which it pointed.
@@ -38,25 +37,22 @@ pub type Named = (Record, Option<Arc<str>>);
 /// A kernel or an op around which counters were read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
-    /// What the range contains.
     pub what: What,
     /// Times of CUPTI's clock at the range's begin and end.
     pub times: (u64, u64),
-    /// The thread that launched the work of the range.
+    /// The thread that launched the work.
     pub thread: u32,
     pub device: u32,
     /// CUPTI's number of the call that launched the kernel; 0 for an op.
     pub correlation: u32,
-    /// The values of the counters, in the order of the counters' names.
+    /// In the order of the counters' names.
     pub values: Vec<f64>,
 }
 
-/// The work that a range contains.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// A kernel, with its name.
     Kernel(Option<Arc<str>>),
-    /// A kernel of a graph, with the position of the kernel in the launch of the graph, from 0.
+    /// A kernel of a graph, with its position in the launch, from 0.
     OfGraph(u32),
     /// An op, with the id that the host gave it.
     Op(u64),
@@ -64,37 +60,34 @@ pub enum What {
 
 static STORE: Mutex<Store> = Mutex::new(Store::new());
 
-/// The records and values that have not been handed over to the host yet.
+/// The records and values that were not handed over to the host yet.
 #[derive(Debug)]
 pub struct Store {
-    /// The records in the order in which their buffers came back.
+    /// In the order in which their buffers came back.
     pub records: Vec<Named>,
     values: Vec<Value>,
-    /// Ranges whose counters were read.
     ranges: Vec<Range>,
-    /// Addresses of the buffers that CUPTI has now.
+    /// Addresses of the buffers that CUPTI has.
     lent: BTreeSet<usize>,
     limit: u64,
     names: Option<HashMap<usize, Arc<str>>>,
     pub missing: Missing,
 }
 
-/// The numbers of things that could not be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Number of records, samples and ranges that were dropped because of the limit.
+    /// Records, samples and ranges that were dropped because of the limit.
     pub beyond: u64,
-    /// Number of records that CUPTI dropped.
+    /// Records that CUPTI dropped.
     pub dropped: u64,
-    /// Number of records that are too short for their kind, and of buffers that were not lent or in
-    /// which the end of the records could not be found.
+    /// Records that are too short, and buffers that were not lent or in which the end of the
+    /// records could not be found.
     pub damaged: u64,
-    /// Number of records of unknown kinds.
     pub unknown: u64,
     /// Number of launches whose counters were not read, and of a graph's kernels for which CUPTI
     /// had no room.
     pub uncounted: u64,
-    /// Number of ops whose counters were not read.
+    /// Ops whose counters were not read.
     pub uncounted_ops: u64,
 }
 
@@ -118,13 +111,11 @@ impl Store {
         }
     }
 
-    /// Returns the number of bytes of the lent buffers and of what is kept.
     fn taken(&self) -> u64 {
         (self.lent.len() * BUFFER) as u64 + self.kept()
     }
 
-    /// Returns the number of bytes of the records, samples and ranges that are kept. Names do not
-    /// count.
+    /// Returns the number of bytes that are kept, without names.
     fn kept(&self) -> u64 {
         let values = self.values.len() * size_of::<Value>();
         let of_range = |range: &Range| size_of::<Range>() + 8 * range.values.len();
@@ -140,8 +131,7 @@ impl Store {
         self.records.push(record);
     }
 
-    /// Returns a copy of the name at an address. Records whose names have the same address share
-    /// one copy.
+    /// Returns a copy of the name at an address. Up to [`MOST_NAMES`] addresses, records share it.
     ///
     /// # Safety
     /// `address` must be 0 or that of a C string.
@@ -178,7 +168,7 @@ fn layout() -> Layout {
     }
 }
 
-/// Begins a recording, and drops what is left of the one before, except the list of lent buffers.
+/// Begins a recording with an empty store. CUPTI may still have buffers of the recording before.
 pub fn open() {
     let mut store = store();
     let lent = std::mem::take(&mut store.lent);
@@ -190,12 +180,11 @@ pub fn set_limit(bytes: u64) {
     store().limit = bytes;
 }
 
-/// Adds to the number of records that CUPTI dropped.
 pub fn add_dropped(count: u64) {
     store().missing.dropped += count;
 }
 
-/// Stores a sample of a counter.
+/// Stores a sample, unless the limit is reached.
 pub fn add_value(value: Value) {
     let mut store = store();
     if store.kept() >= store.limit {
@@ -205,7 +194,7 @@ pub fn add_value(value: Value) {
     }
 }
 
-/// Stores the values of a range.
+/// Stores a range, unless the limit is reached.
 pub fn add_range(range: Range) {
     let mut store = store();
     if store.kept() >= store.limit {
@@ -215,12 +204,10 @@ pub fn add_range(range: Range) {
     }
 }
 
-/// Counts launches or kernels whose counters were not read.
 pub fn add_uncounted(count: u64) {
     store().missing.uncounted += count;
 }
 
-/// Counts an op whose counters were not read.
 pub fn add_uncounted_op() {
     store().missing.uncounted_ops += 1;
 }
@@ -234,15 +221,12 @@ pub fn own_thread() -> u32 {
 /// Everything that was collected since the last call of [`take`].
 #[derive(Debug)]
 pub struct Taken {
-    /// CUPTI's records.
     pub records: Vec<Named>,
     pub values: Vec<Value>,
-    /// Ranges whose counters were read.
     pub ranges: Vec<Range>,
     pub missing: Missing,
 }
 
-/// Removes everything that was collected so far, and returns it.
 pub fn take() -> Taken {
     let mut store = store();
     Taken {
@@ -253,8 +237,7 @@ pub fn take() -> Taken {
     }
 }
 
-/// CUPTI calls this function to get a buffer. If it gets none, because of the limit, it drops
-/// records and counts them.
+/// CUPTI calls this function to get a buffer. If it gets none, it drops records and counts them.
 ///
 /// # Safety
 /// Only CUPTI may call this, with three variables of its own.
@@ -264,7 +247,7 @@ pub unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most:
     }
     let given = catch_unwind(AssertUnwindSafe(|| {
         let mut store = store();
-        // One buffer is always allowed, so that something is recorded even with a small limit.
+        // One buffer is always allowed, so that a small limit does not prevent all recording.
         if !store.lent.is_empty() && store.taken() + BUFFER as u64 > store.limit {
             return std::ptr::null_mut();
         }
@@ -302,7 +285,7 @@ pub unsafe extern "C" fn completed(
         }
         let mut store = store();
         if !store.lent.remove(&(buffer as usize)) {
-            // This buffer is not one that we lent, so it is neither read nor freed.
+            // We did not lend this buffer, so it is neither read nor freed.
             store.missing.damaged += 1;
             return;
         }
@@ -336,7 +319,7 @@ unsafe fn read(store: &mut Store, cupti: &Cupti, buffer: *mut u8, valid: usize) 
         let next = unsafe { cupti.next_record(buffer, valid, record) };
         let at = match next {
             Ok(found) => match (found as usize).checked_sub(begin) {
-                // Each record must begin after the record before it, and inside of the bytes that
+                // A record must begin after the record before it, and inside of the bytes that
                 // CUPTI filled.
                 Some(at) if at < valid && before.is_none_or(|before| before < at) => Some(at),
                 _ => {
@@ -365,7 +348,7 @@ unsafe fn read(store: &mut Store, cupti: &Cupti, buffer: *mut u8, valid: usize) 
     }
 }
 
-/// Reads a record, and stores it unless it is small talk.
+/// Stores a record, except a call of a function in the list of small talk.
 ///
 /// # Safety
 /// The record must be one of CUPTI's, so that the names to which it points are C strings.

@@ -1,7 +1,6 @@
 //! Collectors (`include/counterpoint/collector.h`) that count on a device around each op of TVM's
-//! virtual machine. The Python package finds the function [`counterpoint_cuda_collector`] in the
-//! plugin's file, and registers the collectors that it makes with the recorder. Nothing else of the
-//! plugin is used then.
+//! virtual machine. The Python package finds [`counterpoint_cuda_collector`] in the plugin's file,
+//! and registers the collectors with the recorder. There is no recording of the plugin then.
 //!
 //! ```text
 //!  names of PAPI ─► one collector for each device ─► start, stop around each op ─► OpRanges
@@ -28,30 +27,30 @@ const COUNT: u32 = 0;
 const PERCENT: u32 = 2;
 const RATIO: u32 = 3;
 
-/// A collector. It is never freed, because the recorder may use it until the process ends.
+/// A collector. It is leaked, because the recorder may use it until the process ends.
 struct Own {
     collector: Collector,
     ranges: OpRanges,
     device: u32,
-    /// Number of ops that could not be counted since the last [`counterpoint_cuda_collector_end`].
+    /// Ops that could not be counted since the last [`counterpoint_cuda_collector_end`].
     uncounted: AtomicU64,
-    /// The kind of each counter's value: count, percent or ratio.
+    /// Count, percent or ratio, for each counter.
     kinds: Vec<u32>,
     _slots: Vec<Slot>,
     _names: Vec<CString>,
 }
 
-/// `start` returns the address of one of these bytes: the first one for an op that is counted, the
-/// second one for an op that should be counted but cannot be. For other ops, it returns null.
+/// `start` returns the address of the first byte for an op that is counted. It returns the second
+/// one for an op that should be counted but cannot be, and null for other ops.
 static STATES: [u8; 2] = [0; 2];
-/// `stop` returns this for an op that could not be counted. The recorder counts it as the loss
+/// `stop` returns this for an op that could not be counted, which the recorder counts as the loss
 /// `collector_failed`.
 const FAILED: i32 = 1;
 
-/// Makes a collector for counters of one device. `names` are PAPI's names of counters, separated by
-/// semicolons. `cupti` is the path of CUPTI's library; if it is null, the library is searched for.
-/// The path is ignored if the process already uses a CUPTI. Returns the collector. If that fails,
-/// returns null and writes the reason to `why`, with a zero byte at its end.
+/// Makes a collector for counters of one device. `names` are PAPI's names, separated by semicolons.
+/// `cupti` is the path of CUPTI's library; null means that the library is searched for. If the
+/// process already uses a CUPTI, the path is ignored. On failure, returns null and writes the
+/// reason to `why` as a C string.
 ///
 /// # Safety
 /// The texts are C strings or null, and `room` bytes of `why` can be written.
@@ -75,8 +74,7 @@ pub unsafe extern "C" fn counterpoint_cuda_collector(
     }
 }
 
-/// Writes a text and a zero byte, and returns the length of the text. A text that does not fit is
-/// cut.
+/// Writes a C string, cut to `room`, and returns its length.
 ///
 /// # Safety
 /// `room` bytes of `why` can be written, or it is null.
@@ -93,10 +91,9 @@ unsafe fn say(text: &str, why: *mut c_char, room: usize) -> usize {
     count
 }
 
-/// Reports why ops could not be counted since the last call of this function: writes the reason to
-/// `why`, with a zero byte at its end, and returns the reason's length, which is 0 if all ops were
-/// counted. Also gives back the objects that CUPTI has made for the collector; the next op makes
-/// them again.
+/// Writes why ops could not be counted since the last call of this function. Returns the reason's
+/// length, or 0 if no op failed. Also gives CUPTI's objects for the collector back; the next op
+/// makes them again.
 ///
 /// # Safety
 /// `collector` is from [`counterpoint_cuda_collector`], and `room` bytes of `why` can be written.
@@ -109,7 +106,7 @@ pub unsafe extern "C" fn counterpoint_cuda_collector_end(
     if collector.is_null() || why.is_null() || room == 0 {
         return 0;
     }
-    // SAFETY: the caller's promise: `this` is an `Own`, which is never freed.
+    // SAFETY: the caller's promise: `this` is an `Own`, which is leaked.
     let own = unsafe { &*(*collector).this.cast::<Own>() };
     let why_not = catch_unwind(AssertUnwindSafe(|| own.ranges.finish())).ok().flatten();
     let uncounted = own.uncounted.swap(0, Ordering::Relaxed);
@@ -172,7 +169,6 @@ fn made(names: &str, file: Option<&str>) -> Result<&'static Own, String> {
     Ok(own)
 }
 
-/// Returns the CUPTI that this process uses; finds and loads it the first time.
 fn in_process(file: Option<&str>) -> Result<&'static Cupti, String> {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = lock(&ONE);
@@ -182,8 +178,7 @@ fn in_process(file: Option<&str>) -> Result<&'static Cupti, String> {
     }
 }
 
-/// Returns the kind of a counter's values, from the counter's name: a `sum`, `max` or `min` at its
-/// end is a whole number.
+/// Returns the kind of a counter's values: a `sum`, `max` or `min` is a whole number.
 fn kind_of(counter: &str) -> u32 {
     match counter.rsplit('.').next() {
         _ if counter::is_percent(counter) => PERCENT,

@@ -1,13 +1,10 @@
-//! Finds the unit of a CUPTI counter from the counter's name. For example, the values of
-//! `dram__bytes_read.sum.per_second` are bytes per second.
+//! Finds the unit of a CUPTI counter from the counter's name.
 
-/// Returns whether the values of the counter are percentages.
 pub fn is_percent(counter: &str) -> bool {
     counter.split('.').any(|part| part == "pct" || part.starts_with("pct_of_"))
 }
 
-/// Returns the unit of the counter's values; an empty text if the unit does not follow from the
-/// name.
+/// Returns the unit of the counter's values. It is empty if the unit does not follow from the name.
 pub fn unit_of(counter: &str) -> &'static str {
     match counter {
         _ if is_percent(counter) => "%",

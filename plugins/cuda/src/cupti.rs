@@ -1,7 +1,6 @@
-//! CUPTI's functions. The plugin loads CUPTI and looks up the functions at run time, so that the
-//! plugin's shared object can be loaded on machines without CUPTI. Names, numbers and types are
-//! taken from `cupti_activity.h`, `cupti_callbacks.h` and `cupti_result.h`, and are the same in
-//! CUDA 11.8 to 13.5.
+//! CUPTI's functions. They are looked up at run time, so that the plugin can be loaded on machines
+//! without CUPTI. Names, numbers and types are taken from `cupti_activity.h`, `cupti_callbacks.h`
+//! and `cupti_result.h`, and are the same in CUDA 11.8 to 13.5.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -56,7 +55,7 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Looks up all functions. The error is the name of a needed function that is missing.
+            /// The error is the name of a needed function that is missing.
             ///
             /// # Safety
             /// `handle` must be a library with CUPTI's interface, which stays loaded.
@@ -115,15 +114,15 @@ fn symbol(handle: *mut c_void, name: &str) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-/// A CUPTI library that is loaded and stays loaded.
+/// A loaded CUPTI. The library stays loaded.
 #[derive(Debug)]
 pub struct Cupti {
     functions: Functions,
-    /// The handle that the dynamic linker returned, as a number.
+    /// The dynamic linker's handle.
     handle: usize,
-    /// The library's file, as it was named when it was loaded.
+    /// The file, as it was named when it was loaded.
     pub file: String,
-    /// `CUPTI_API_VERSION`; for example, 130001 is the version of CUDA 13.0, update 1.
+    /// `CUPTI_API_VERSION`; for example, 130001 for CUDA 13.0, update 1.
     pub version: u32,
 }
 
@@ -133,20 +132,18 @@ pub fn in_use() -> Option<&'static Cupti> {
     IN_USE.get()
 }
 
-/// Makes this CUPTI the one that [`in_use`] returns, unless another one was set before. Returns the
-/// CUPTI that is in use.
+/// Makes this CUPTI the one that [`in_use`] returns, unless there is one. Returns the CUPTI in use.
 pub fn use_for_good(cupti: Cupti) -> &'static Cupti {
     IN_USE.get_or_init(|| cupti)
 }
 
-/// Turns CUPTI's code into a `Result`.
 fn checked(code: Code) -> Result<(), Code> {
     if code == SUCCESS { Ok(()) } else { Err(code) }
 }
 
 impl Cupti {
-    /// Loads CUPTI from a file, or as a library that the dynamic linker finds by its name. With
-    /// `only_loaded`, uses the library only if the process has already loaded it.
+    /// Loads CUPTI from a path, or by a name that the dynamic linker finds. With `only_loaded`, it
+    /// must be loaded already.
     ///
     /// # Errors
     /// Says why the library cannot be used.
@@ -173,7 +170,6 @@ impl Cupti {
         }
     }
 
-    /// Returns the description of a code in words.
     pub fn said(&self, code: Code) -> String {
         let mut text = std::ptr::null();
         let known = self.functions.result_text.is_some_and(|ask| {
@@ -197,8 +193,8 @@ impl Cupti {
         (unsafe { (self.functions.timestamp)(&raw mut now) } == SUCCESS && now != 0).then_some(now)
     }
 
-    /// Makes `callback` the only function in this process that CUPTI calls back. CUPTI calls it for
-    /// the ids that [`Self::enable_callback`] turns on. Returns the subscriber.
+    /// Makes `callback` the function that CUPTI calls for the ids that [`Self::enable_callback`]
+    /// turns on. Returns the subscriber.
     ///
     /// # Errors
     /// CUPTI's code; [`MULTIPLE_SUBSCRIBERS`] if another profiler was first.
@@ -211,11 +207,8 @@ impl Cupti {
         checked(code).map(|()| handle as usize)
     }
 
-    /// Makes CUPTI call the subscriber's function for the `id` of a domain. An id stands for a
-    /// function of the driver, or for an event such as the creation of a context.
-    ///
-    /// # Errors
-    /// CUPTI's code.
+    /// Makes CUPTI call the subscriber's function for an id of a domain. An id stands for a
+    /// function of the driver or for an event.
     pub fn enable_callback(&self, subscriber: usize, domain: u32, id: u32) -> Result<(), Code> {
         let enable = self.functions.enable_callback.ok_or(UNKNOWN)?;
         // SAFETY: `enable` is CUPTI's function for these arguments, and CUPTI gave out the
@@ -223,7 +216,6 @@ impl Cupti {
         checked(unsafe { enable(1, subscriber as *mut c_void, domain, id) })
     }
 
-    /// Returns the device of a context.
     pub fn device_of(&self, context: *mut c_void) -> Option<u32> {
         let mut device = 0;
         // SAFETY: `device_id` is CUPTI's function for these arguments. CUPTI named the context, and
@@ -232,22 +224,19 @@ impl Cupti {
         (code == SUCCESS).then_some(device)
     }
 
-    /// Returns CUPTI's number of a context. Unlike its address, this number is unique in the
-    /// process.
+    /// Returns CUPTI's number of a context, which is unique in the process, unlike its address.
     pub fn context_id(&self, context: *mut c_void) -> Option<u32> {
         let mut id = 0;
-        // SAFETY: `context_id` is CUPTI's function for these arguments. The driver named the context, and
-        // `id` outlives the call.
+        // SAFETY: `context_id` is CUPTI's function for these arguments. The driver named the
+        // context, and `id` outlives the call.
         let code = unsafe { (self.functions.context_id?)(context, &raw mut id) };
         (code == SUCCESS).then_some(id)
     }
 
-    /// Returns the address of a function of this library.
     pub fn symbol(&self, name: &str) -> Option<*mut c_void> {
         symbol(self.handle as *mut c_void, name)
     }
 
-    /// Returns the folder of the library's file.
     pub fn folder(&self) -> Option<PathBuf> {
         let address = self.symbol("cuptiGetVersion")?;
         // SAFETY: all zeros is a value of this struct of pointers.
@@ -261,17 +250,12 @@ impl Cupti {
         Some(Path::new(OsStr::from_bytes(file.to_bytes())).parent()?.to_owned())
     }
 
-    /// Ends the subscription that [`Self::subscribe`] made.
     pub fn unsubscribe(&self, subscriber: usize) {
         // SAFETY: `unsubscribe` is CUPTI's function for a subscriber, and CUPTI gave this one out.
         let _ = unsafe { (self.functions.unsubscribe)(subscriber as *mut c_void) };
     }
 
-    /// Makes CUPTI call `requested` to get buffers and `completed` to return them, and identify
-    /// threads by their Linux ids.
-    ///
-    /// # Errors
-    /// CUPTI's code.
+    /// Sets the callbacks for buffers, and makes CUPTI identify threads by their Linux ids.
     pub fn prepare(&self, requested: Requested, completed: Completed) -> Result<(), Code> {
         // SAFETY: both are CUPTI's functions for these arguments. Our functions stay valid, because
         // this shared object is never unloaded.
@@ -282,24 +266,17 @@ impl Cupti {
     }
 
     /// Collects records of a kind from now on.
-    ///
-    /// # Errors
-    /// CUPTI's code.
     pub fn enable(&self, kind: u32) -> Result<(), Code> {
         // SAFETY: `enable` is CUPTI's function for a kind of record, and takes any number.
         checked(unsafe { (self.functions.enable)(kind) })
     }
 
-    /// Stops collecting records of a kind.
     pub fn disable(&self, kind: u32) {
         // SAFETY: `disable` is CUPTI's function for a kind of record, and takes any number.
         let _ = unsafe { (self.functions.disable)(kind) };
     }
 
     /// Makes CUPTI hand over its complete buffers; with [`FORCED`], all buffers.
-    ///
-    /// # Errors
-    /// CUPTI's code.
     pub fn flush(&self, flag: u32) -> Result<(), Code> {
         // SAFETY: `flush` is CUPTI's function for a flag, and takes any number.
         checked(unsafe { (self.functions.flush)(flag) })
@@ -325,7 +302,7 @@ impl Cupti {
         checked(code).map(|()| record)
     }
 
-    /// Returns the number of records that CUPTI has dropped since the last call of this function.
+    /// Returns the number of records that CUPTI has dropped since the last call.
     pub fn dropped(&self) -> u64 {
         let mut count = 0;
         // SAFETY: `dropped` is CUPTI's function for these arguments: null stands for all contexts,
@@ -346,7 +323,7 @@ impl Cupti {
         Some(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 
-    /// Tells CUPTI that the op or range with this id begins on the calling thread.
+    /// Tells CUPTI that an op or range begins on the calling thread.
     pub fn push(&self, kind: u32, id: u64) {
         if let Some(push) = self.functions.push {
             // SAFETY: `push` is CUPTI's function for a kind and an id, and takes any numbers.
@@ -354,7 +331,6 @@ impl Cupti {
         }
     }
 
-    /// Tells CUPTI that the innermost op or range of the calling thread ends.
     pub fn pop(&self, kind: u32) {
         if let Some(pop) = self.functions.pop {
             let mut last = 0;

@@ -1,18 +1,15 @@
-//! Three functions of CUDA's driver. The plugin uses them only if the process has already loaded
-//! the driver; it never loads the driver itself.
+//! Functions of CUDA's driver. They are used only if the process has already loaded the driver.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 
 /// `CUDA_SUCCESS`.
 const SUCCESS: c_int = 0;
-/// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` to `…_WRONG_THREAD`: the call is not allowed while a
-/// stream is captured for a graph.
+/// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` to `…_WRONG_THREAD`.
 const OF_CAPTURES: std::ops::RangeInclusive<c_int> = 900..=908;
 /// `CU_STREAM_CAPTURE_STATUS_NONE`.
 const NOT_CAPTURING: c_int = 0;
 
-/// `CUstream`, as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream(pub usize);
 
@@ -31,26 +28,27 @@ type IsCapturing = unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int;
 struct Driver {
     current: Current,
     synchronize: Synchronize,
-    /// Drivers before CUDA 10 do not have this function.
+    /// Missing before CUDA 10.
     is_capturing: Option<IsCapturing>,
 }
 
-/// Returns the functions, if the process has loaded the driver. Each call searches for the driver
-/// again until one finds it; from then on, the driver stays loaded, because its handle is never
-/// closed.
+/// Returns the functions, if the process has loaded the driver. The handle is not closed, so the
+/// driver stays loaded from then on.
 fn driver() -> Option<&'static Driver> {
     static DRIVER: OnceLock<Driver> = OnceLock::new();
     if let Some(driver) = DRIVER.get() {
         return Some(driver);
     }
-    // SAFETY: a C string; only a library that is loaded already is opened, so that no code of it runs.
+    // SAFETY: a C string; only a library that is loaded already is opened, so that no code of it
+    // runs.
     let handle =
         unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if handle.is_null() {
         return None;
     }
     let find = |name: &CStr| {
-        // SAFETY: the handle is one that dlopen returned and that is not closed, and the name is a C string.
+        // SAFETY: the handle is one that dlopen returned and that is not closed, and the name is a
+        // C string.
         let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
         (!found.is_null()).then_some(found)
     };
@@ -67,7 +65,7 @@ fn driver() -> Option<&'static Driver> {
     Some(DRIVER.get_or_init(|| driver))
 }
 
-/// Returns the calling thread's current context, on which it launches kernels.
+/// Returns the calling thread's current context.
 pub fn context() -> Option<*mut c_void> {
     let mut context = std::ptr::null_mut();
     // SAFETY: the driver's function writes the context to this variable, which outlives the call.
@@ -75,10 +73,10 @@ pub fn context() -> Option<*mut c_void> {
     (code == SUCCESS && !context.is_null()).then_some(context)
 }
 
-/// Returns whether work on this stream of the calling thread's context is captured for a graph, or
-/// cannot run because of a capture. For the legacy stream, the result covers all streams of its
-/// context that were not made non-blocking. This query does not disturb a capture. If the driver
-/// lacks `cuStreamIsCapturing`, the result is false.
+/// Returns whether work on this stream is captured for a graph, or cannot run because of a capture.
+/// For the legacy stream, the result covers all streams of the calling thread's context that were
+/// not made non-blocking. The query does not disturb a capture. Without `cuStreamIsCapturing`, the
+/// result is false.
 pub fn is_capturing(stream: Stream) -> bool {
     let Some(ask) = driver().and_then(|driver| driver.is_capturing) else { return false };
     let mut status = NOT_CAPTURING;
@@ -90,21 +88,19 @@ pub fn is_capturing(stream: Stream) -> bool {
     }
 }
 
-/// The reason why [`wait`] did not wait for the device.
 #[derive(Debug)]
 pub enum NotWaited {
     /// A stream of the context is captured for a graph.
     Capturing,
-    /// The driver is not loaded, or its wait failed, for example because there is no context. The
-    /// text contains the reason.
+    /// The driver is not loaded, or its wait failed for this reason.
     Failed(String),
 }
 
-/// Waits until the work of the calling thread's context is done, however long that takes.
+/// Waits until the work of the calling thread's context is done.
 ///
 /// # Errors
-/// See [`NotWaited`]. Calling this function during a capture makes the capture invalid, so
-/// call [`is_capturing`] before.
+/// See [`NotWaited`]. A call during a capture makes the capture invalid, so call [`is_capturing`]
+/// before.
 pub fn wait() -> Result<(), NotWaited> {
     let lacks = || NotWaited::Failed("CUDA's driver is not loaded".to_owned());
     let driver = driver().ok_or_else(lacks)?;

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use crate::cupti::Cupti;
 
-/// Names of the library, the newest first.
+/// The newest first.
 const NAMES: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
 
-/// Loads CUPTI. If the user names a file (`named`), tries only this file. Otherwise tries in this
-/// order: a library that the process has already loaded, a library beside the program's CUDA, the
-/// library of an installed toolkit, and a library that the dynamic linker finds.
+/// Loads CUPTI from `named` if the user names a file. Otherwise tries, in this order: a library
+/// that the process has loaded, a library beside the program's CUDA, an installed toolkit, and the
+/// dynamic linker's search.
 ///
 /// # Errors
-/// The error contains the first reason why a library could not be loaded.
+/// The first reason why a library could not be loaded.
 pub fn cupti(named: Option<&str>) -> Result<Cupti, String> {
     if let Some(file) = named {
         return Cupti::load(file, false);
@@ -54,7 +54,6 @@ pub fn cupti(named: Option<&str>) -> Result<Cupti, String> {
     ))
 }
 
-/// Returns the files of all loaded libraries.
 pub fn loaded_files() -> Vec<String> {
     unsafe extern "C" fn look(
         object: *mut libc::dl_phdr_info,
@@ -77,8 +76,7 @@ pub fn loaded_files() -> Vec<String> {
     found
 }
 
-/// Returns whether the process has loaded a library whose file name begins with one of these names,
-/// so that any version matches.
+/// Returns whether a library is loaded whose file name begins with one of these names.
 pub fn is_loaded(names: &[&str]) -> bool {
     loaded_files().iter().any(|file| {
         let file = file.rsplit('/').next().unwrap_or_default();
@@ -86,10 +84,9 @@ pub fn is_loaded(names: &[&str]) -> bool {
     })
 }
 
-/// Returns the folders in which the CUPTI that belongs to the loaded libraries may be: folders of a
-/// toolkit of CUDA and of pip's packages. The folders of pip's packages are `nvidia/cu13/lib` or
-/// `nvidia/cuda_runtime/lib` for CUDA's runtime and `nvidia/cu13/lib` or `nvidia/cuda_cupti/lib`
-/// for CUPTI.
+/// Returns the folders in which the CUPTI that belongs to the loaded libraries may be. In pip's
+/// packages, CUDA's runtime is in `nvidia/cu13/lib` or `nvidia/cuda_runtime/lib`, and CUPTI in
+/// `nvidia/cu13/lib` or `nvidia/cuda_cupti/lib`.
 fn beside(loaded: &[String]) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     let mut add = |folder: PathBuf| {
@@ -105,8 +102,7 @@ fn beside(loaded: &[String]) -> Vec<PathBuf> {
             add(folder.to_owned());
             add(folder.join("../extras/CUPTI/lib64"));
         }
-        // If any library from a Python package is loaded, CUPTI may be in one of the packages
-        // beside it.
+        // The loaded library may be from any package; CUPTI's packages are beside it.
         let packages = path.ancestors().find(|ancestor| {
             let last = ancestor.file_name().unwrap_or_default();
             last == "site-packages" || last == "dist-packages"
@@ -119,8 +115,7 @@ fn beside(loaded: &[String]) -> Vec<PathBuf> {
     folders
 }
 
-/// Returns the folders in which an installed toolkit would have CUPTI. These folders need not
-/// exist.
+/// Returns the folders in which an installed toolkit would have CUPTI. They need not exist.
 fn toolkits() -> Vec<PathBuf> {
     let named = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(std::env::var_os).map(PathBuf::from);
     let roots = named.chain([PathBuf::from("/usr/local/cuda")]);

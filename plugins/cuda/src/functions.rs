@@ -1,4 +1,4 @@
-//! Returns the names of CUDA's functions, and decides which calls the plugin does not record.
+//! The names of CUDA's functions, and which calls the plugin does not record.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::cupti::{self, DOMAIN_DRIVER, DOMAIN_RUNTIME};
 use crate::records::Call;
 
-/// Functions that only query something, or select a device or context. Some programs call such a
-/// function for each kernel. Successful calls of these functions are not recorded.
+/// Functions that only query something, or select a device or context. Some programs call one for
+/// each kernel. Successful calls are not recorded.
 const SMALL_TALK: [&str; 12] = [
     "cudaGetDevice",
     "cudaSetDevice",
@@ -23,8 +23,7 @@ const SMALL_TALK: [&str; 12] = [
     "cuKernelGetName",
 ];
 
-/// The names of functions. The key says whether the function belongs to the driver, and contains
-/// CUPTI's number of the function.
+/// The key says whether the function belongs to the driver, and contains CUPTI's number of it.
 static FUNCTIONS: RwLock<Option<HashMap<(bool, u32), Function>>> = RwLock::new(None);
 
 #[derive(Clone, Debug)]
@@ -33,12 +32,11 @@ struct Function {
     is_small_talk: bool,
 }
 
-/// Returns the name of the called function, for the runtime without suffixes.
+/// Returns the name of the called function, without suffixes if it is the runtime's.
 pub fn name_of(call: &Call) -> Arc<str> {
     with_function(call, |function| Arc::clone(&function.name))
 }
 
-/// Returns whether a call is left out: it succeeded, and its function is in [`SMALL_TALK`].
 pub fn is_small_talk(call: &Call) -> bool {
     call.code == 0 && with_function(call, |function| function.is_small_talk)
 }
@@ -67,8 +65,8 @@ fn fallback(call: &Call) -> String {
     format!("{library} function {}", call.function)
 }
 
-/// Returns the name of a function of the runtime without the suffixes for a thread's default stream
-/// and for a version: `cudaMemcpyAsync` for `cudaMemcpyAsync_ptsz_v7000`.
+/// Removes the suffixes for a thread's default stream and for a version: `cudaMemcpyAsync` for
+/// `cudaMemcpyAsync_ptsz_v7000`.
 fn plain(name: &str) -> &str {
     let name = match name.rsplit_once("_v") {
         Some((name, version)) if version.bytes().all(|byte| byte.is_ascii_digit()) => name,

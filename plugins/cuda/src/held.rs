@@ -1,7 +1,7 @@
 //! Stores the [`Ranges`] of a context (CUPTI's object for counting around work). When a thread
 //! starts or stops them, CUPTI waits for the device, and the device may wait for work that another
-//! thread has not launched yet. So a thread that uses the ranges takes them out of [`Held`],
-//! releases every lock, and puts them back afterwards:
+//! thread has not launched yet. So a thread takes the ranges out of [`Held`], releases its locks,
+//! uses them, and puts them back:
 //!
 //! ```text
 //!  Unmade ─ take ─► Out ─ put ──► Here ─ take ─► Out …
@@ -16,34 +16,29 @@ use std::mem;
 
 use crate::range::Ranges;
 
-/// The state of a context's ranges; see the module's documentation.
 #[derive(Debug, Default)]
 pub enum Held {
-    /// No ranges have been made for the context yet.
     #[default]
     Unmade,
-    /// The ranges are here: no thread uses them.
+    /// No thread uses the ranges.
     Here(Box<Ranges>),
-    /// A thread has taken the ranges out: it makes them, or calls CUPTI with them.
+    /// A thread has taken the ranges out. It makes or uses them.
     Out,
-    /// A thread has taken the ranges out, and the context was destroyed or the recording has ended
-    /// meanwhile.
+    /// Like `Out`, but the context was destroyed or the recording has ended meanwhile.
     Doomed {
         /// Whether the context was destroyed meanwhile.
         is_destroyed: bool,
     },
-    /// Nothing can be counted on the context, or nothing is counted on it any more.
+    /// Nothing is counted on the context any more.
     Refused,
 }
 
-/// The ranges that a thread has taken out. `None` if they have not been made yet; the thread then
-/// makes them.
+/// The ranges that a thread has taken out. If it is `None`, the thread makes them.
 #[derive(Debug)]
 pub struct Taken(pub Option<Box<Ranges>>);
 
 impl Held {
-    /// Takes the ranges out. Returns `None` if another thread has taken them out, or if nothing is
-    /// counted on this context.
+    /// Takes the ranges out. Returns `None` if another thread has them, or if nothing is counted.
     pub fn take(&mut self) -> Option<Taken> {
         match mem::replace(self, Self::Out) {
             Self::Unmade => Some(Taken(None)),
@@ -55,8 +50,7 @@ impl Held {
         }
     }
 
-    /// Puts back what was taken out, including ranges that were made meanwhile; if the state is
-    /// `Doomed`, see [`Self::refuse`].
+    /// Puts the ranges back, or does the same as [`Self::refuse`] if they are not needed any more.
     pub fn put(&mut self, taken: Taken) -> Option<Box<Ranges>> {
         if !matches!(self, Self::Out) {
             return self.refuse(taken);
@@ -65,8 +59,7 @@ impl Held {
         None
     }
 
-    /// Returns the ranges for dropping, and puts nothing back. From now on, nothing is counted on
-    /// the context.
+    /// Returns the ranges for dropping. From now on, nothing is counted on the context.
     pub fn refuse(&mut self, mut taken: Taken) -> Option<Box<Ranges>> {
         if let (Self::Doomed { is_destroyed: true }, Some(ranges)) = (&*self, &mut taken.0) {
             ranges.abandon();
@@ -92,7 +85,7 @@ impl Held {
         }
     }
 
-    /// Returns whether the ranges that a thread has taken out are not needed any more.
+    /// Returns whether ranges that a thread has taken out are not needed any more.
     pub fn is_doomed(&self) -> bool {
         matches!(self, Self::Doomed { .. })
     }

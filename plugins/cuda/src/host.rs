@@ -1,8 +1,8 @@
-//! The part of CUPTI's profiling that runs on the host (the CPU). It computes which registers of
-//! the device the counters need (a configuration), and computes values of counters from the
-//! device's data (an evaluation). Names, numbers and field offsets are those of
-//! `cupti_profiler_host.h`, `cupti_profiler_target.h` and `cupti_target.h` of CUDA 12.6 to 13.5;
-//! CUDA 12.6 is the first version that has them.
+//! The part of CUPTI's profiling that runs on the CPU. It computes which registers of the device
+//! the counters need (a configuration), and values of counters from the device's data (an
+//! evaluation). Names, numbers and field offsets are those of `cupti_profiler_host.h`,
+//! `cupti_profiler_target.h` and `cupti_target.h` of CUDA 12.6, which is the first with them, to
+//! 13.5.
 //!
 //! ```text
 //!  names ─► host ─► configuration ─► device: samples (pm) or ranges (range) ─► evaluate ─► values
@@ -60,15 +60,15 @@ api! {
     evaluate "cuptiProfilerHostEvaluateToGpuValues" Evaluate;
 }
 
-/// `CUpti_Profiler_Initialize_Params`, which has no field of its own.
+/// `CUpti_Profiler_Initialize_Params`.
 #[repr(C)]
 struct Initialize {
     size: usize,
     private: *mut c_void,
 }
 
-/// Libraries in CUPTI's folder that CUPTI loads by their names for the host's part. If CUPTI is in
-/// a Python package, the dynamic linker would not find them, so the plugin loads them first.
+/// Libraries that CUPTI loads by their names. If CUPTI is in a Python package, the dynamic linker
+/// would not find them, so the plugin loads them first.
 const BESIDE: [&str; 2] = ["libnvperf_host.so", "libnvperf_target.so"];
 
 fn load_beside(cupti: &Cupti) {
@@ -78,15 +78,12 @@ fn load_beside(cupti: &Cupti) {
             continue;
         };
         // SAFETY: the path is a C string. The library belongs to the CUPTI that is in use, and is
-        // never closed. If the file does not exist, CUPTI reports that.
+        // not closed. If the file does not exist, CUPTI reports that.
         unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     }
 }
 
 /// Initialises CUPTI's profilers.
-///
-/// # Errors
-/// The error names the function that failed, and the reason.
 pub fn initialize(cupti: &Cupti) -> Result<(), String> {
     load_beside(cupti);
     const NAME: &str = "cuptiProfilerInitialize";
@@ -121,24 +118,20 @@ pub struct Host {
     pub names: Names,
 }
 
-/// A configuration: how the device reads the counters.
+/// How the device reads the counters.
 #[derive(Debug)]
 pub struct Configured {
-    /// CUPTI's data of the configuration.
+    /// CUPTI's data.
     pub image: Image,
-    /// The number of bytes of these data.
+    /// Number of bytes of the data.
     pub length: usize,
-    /// How many times the same work must run. It is more than 1 if the device has too few registers
-    /// for all counters at once.
+    /// How often the same work must run: more than once if the device has too few registers for all
+    /// counters together.
     pub passes: usize,
 }
 
 impl Host {
-    /// Makes CUPTI's object for a device. `available` contains CUPTI's data about which counters
-    /// this user may read on the device.
-    ///
-    /// # Errors
-    /// The error names the function that failed, and the reason.
+    /// Makes CUPTI's object for a device. `available` says which counters this user may read there.
     pub fn new(
         cupti: &'static Cupti,
         profiler: Profiler,
@@ -155,7 +148,7 @@ impl Host {
         Self::of_chip(cupti, profiler, chip, available.at(), names)
     }
 
-    /// Makes the object for a chip of this name; no device is needed. `available` may be null.
+    /// Makes the object for a chip; no device is needed. `available` may be null.
     fn of_chip(
         cupti: &'static Cupti,
         profiler: Profiler,
@@ -173,11 +166,6 @@ impl Host {
         Ok(Self { cupti, api, object: new.object, names: Names::new(names) })
     }
 
-    /// Returns the configuration for the counters.
-    ///
-    /// # Errors
-    /// The error names the function that failed, and the reason: for example, that a
-    /// counter does not exist.
     pub fn configuration(&self) -> Result<Configured, String> {
         let (cupti, api) = (self.cupti, self.api);
         let mut add = Add::new();
@@ -198,11 +186,8 @@ impl Host {
         Ok(Configured { image, length: size.length, passes: passes.count })
     }
 
-    /// Computes the values of one sample or range (`index`) in the device's data, and writes them
-    /// to `values` in the order of the names.
-    ///
-    /// # Errors
-    /// The error names the function that failed, and the reason.
+    /// Computes the values of one sample or range (`index`) in the device's data, in the order of
+    /// the names.
     pub fn evaluate(
         &self,
         data: &mut Image,
@@ -232,8 +217,7 @@ impl Drop for Host {
 mod tests {
     use super::*;
 
-    /// The expected sizes are those that a C compiler computes from the headers of CUDA 13.2 and
-    /// 13.5.
+    /// The sizes are those of a C compiler, from the headers of CUDA 13.2 and 13.5.
     #[test]
     fn structs_end_where_the_headers_have_their_last_field() {
         let sizes = [
@@ -251,8 +235,8 @@ mod tests {
         assert_eq!(offset_of!(Make, set), 48, "in CUDA 12 and 13.0");
     }
 
-    /// Returns NVIDIA's own CUPTI of CUDA 13.0, if it is in the virtual environment. Its host's
-    /// part needs no device.
+    /// NVIDIA's own CUPTI of CUDA 13.0, from the virtual environment. The host's part needs no
+    /// device.
     fn nvidias() -> Option<&'static Cupti> {
         let venv = std::env::var_os("COUNTERPOINT_VENV").map(std::path::PathBuf::from);
         let pythons = venv.and_then(|venv| venv.join("lib").read_dir().ok()).into_iter().flatten();
@@ -290,7 +274,7 @@ mod tests {
         assert!(sampled.is_ok(), "{sampled:?}");
     }
 
-    /// `tests/hardware/nvidia.py` uses the same counters to check kernels that run several times.
+    /// `tests/hardware/nvidia.py` uses the same counters for kernels that run several times.
     #[test]
     fn many_counters_need_several_runs() {
         let Some(cupti) = nvidias() else { return };
@@ -300,7 +284,7 @@ mod tests {
         assert!(passes > 1, "{passes}");
     }
 
-    /// The chips are of the generations Turing, Ampere, Ada, Hopper and Blackwell.
+    /// Turing, Ampere, Ada, Hopper and Blackwell.
     #[test]
     fn every_former_event_is_a_counter_of_each_generation() {
         let Some(cupti) = nvidias() else { return };

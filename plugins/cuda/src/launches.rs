@@ -1,5 +1,5 @@
-//! Counters of single kernels (`cuda.range-counters=…`). CUPTI calls the plugin when the program
-//! calls a function of the driver that launches a kernel, and again when the function returns:
+//! Counters of single kernels (`cuda.range-counters=…`). CUPTI calls the plugin before and after a
+//! function of the driver that launches a kernel:
 //!
 //! ```text
 //!  program ─► cuLaunchKernel ─► CUPTI ─ enter ─► start
@@ -7,15 +7,10 @@
 //!                 └───────────► CUPTI ─ exit ──► stop, and the values ─► collect
 //! ```
 //!
-//! So the values belong to this launch, whatever else the program does. In a context, one launch at
-//! a time is counted, from its `enter` to the end of its `exit`. Another thread that launches a
-//! kernel on the same context meanwhile waits. If it has waited for [`PATIENCE`] (for example,
-//! because the first kernel waits for the second one), neither kernel is counted, because the
-//! values of the first kernel may include the second one. The plugin holds no lock while it calls
-//! CUPTI, because CUPTI waits for the device ([`Held`]).
-//!
-//! A function of CUPTI that is called here may launch kernels, for which CUPTI calls [`called`]
-//! again. [`Inside`] detects that.
+//! In a context, one launch at a time is counted. Another thread that launches on the same context
+//! meanwhile waits. If it has waited for [`PATIENCE`] (for example, because the first kernel waits
+//! for the second one), neither kernel is counted: the values of the first may include the second.
+//! The plugin holds no lock while it calls CUPTI, because CUPTI waits for the device ([`Held`]).
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -32,9 +27,9 @@ use crate::lock::lock;
 use crate::range::{self, RangeKind, Ranges};
 
 /// The driver's functions that launch kernels: their number in `CUpti_driver_api_trace_cbid` of
-/// CUDA 12.6 to 13.5, their kind, and whether a null stream means the default stream of the thread
-/// (`…_ptsz`). `cuLaunchCooperativeKernelMultiDevice` launches on several contexts, and its kernels
-/// are not counted.
+/// CUDA 12.6 to 13.5, their kind, and whether a null stream means the thread's default stream
+/// (`…_ptsz`). `cuLaunchCooperativeKernelMultiDevice` launches on several contexts, and is not
+/// counted.
 const LAUNCHES: [(u32, Launch, bool); 8] = [
     (307, Launch::Kernel, false),
     (442, Launch::Kernel, true),
@@ -48,10 +43,9 @@ const LAUNCHES: [(u32, Launch, bool); 8] = [
 ];
 /// `cuLaunchKernel`, which exists in every version.
 const FIRST: u32 = LAUNCHES[0].0;
-/// How long a launch waits for the end of another thread's launch on the same context.
+/// How long a launch waits for another thread's launch on the same context.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A launch that is being counted.
 #[derive(Debug)]
 struct Open {
     thread: u32,
@@ -59,21 +53,19 @@ struct Open {
     begin: u64,
     name: Option<Arc<str>>,
     is_graph: bool,
-    /// Whether another thread gave up waiting for this launch, and launched its own kernel.
+    /// Whether another thread gave up waiting, so that the values may include its kernel.
     is_disturbed: bool,
 }
 
-/// A context of the program.
 #[derive(Debug)]
 struct Context {
     cupti: &'static Cupti,
     names: Arc<[String]>,
     device: u32,
-    /// CUPTI's number of the context. The address is not enough: after a context is destroyed, a
-    /// later context can have the same address.
+    /// CUPTI's number of the context. A later context can have the same address.
     id: u32,
     inner: Mutex<Inner>,
-    /// Threads wait on this until the open launch has ended or is disturbed.
+    /// Signalled when the open launch has ended or is disturbed.
     changed: Condvar,
 }
 
@@ -87,7 +79,7 @@ struct Inner {
 struct State {
     cupti: &'static Cupti,
     names: Arc<[String]>,
-    /// The contexts, by address.
+    /// By address.
     contexts: HashMap<usize, Arc<Context>>,
     is_on: bool,
 }
@@ -99,27 +91,26 @@ thread_local! {
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Exists while a thread executes [`called`]. CUPTI itself may launch kernels in functions that
-/// [`called`] uses, and these launches must not be counted.
+/// Exists while a thread executes [`called`]. CUPTI's functions may launch kernels themselves,
+/// which must not be counted.
 #[derive(Debug)]
 struct Inside;
 
 impl Inside {
-    /// Returns `None` if this thread already executes [`called`].
     fn new() -> Option<Self> {
         (!IS_INSIDE.replace(true)).then_some(Self)
     }
 }
 
-/// This also runs after a panic, which [`crate::attach`] catches.
+/// A panic runs this too, which [`crate::attach`] catches.
 impl Drop for Inside {
     fn drop(&mut self) {
         IS_INSIDE.set(false);
     }
 }
 
-/// Begins to count each kernel that is launched from now on. The function that CUPTI calls for
-/// `subscriber` must call [`called`].
+/// Begins to count kernels that are launched from now on. The callback of `subscriber` must call
+/// [`called`].
 pub fn begin(cupti: &'static Cupti, names: &[String], subscriber: usize) {
     *lock(&WHY) = None;
     if let Err(why) = range::check(cupti) {
@@ -128,8 +119,7 @@ pub fn begin(cupti: &'static Cupti, names: &[String], subscriber: usize) {
     let names = Arc::from(names);
     *lock(&STATE) = Some(State { cupti, names, contexts: HashMap::new(), is_on: true });
     for (id, ..) in LAUNCHES {
-        // If this version of CUPTI lacks one of the functions, a program cannot call it, so the
-        // error does not matter.
+        // A version of CUPTI may lack a function. A program then cannot call it.
         if let Err(code) = cupti.enable_callback(subscriber, cupti::DOMAIN_DRIVER, id)
             && id == FIRST
         {
@@ -138,14 +128,13 @@ pub fn begin(cupti: &'static Cupti, names: &[String], subscriber: usize) {
     }
 }
 
-/// Sets whether kernels that are launched from now on are counted.
 pub fn go_on(is_on: bool) {
     if let Some(state) = &mut *lock(&STATE) {
         state.is_on = is_on;
     }
 }
 
-/// Gives all ranges back to CUPTI. If another thread uses ranges now, it gives them back itself.
+/// Gives the ranges back to CUPTI. If another thread uses some, it gives them back itself.
 pub fn end() {
     let ended = lock(&STATE).take();
     for context in ended.into_iter().flat_map(|state| state.contexts.into_values()) {
@@ -161,7 +150,6 @@ pub fn gone(context: *mut c_void) {
     }
 }
 
-/// Returns the first reason why kernels could not be counted, if there was one.
 pub fn why() -> Option<String> {
     lock(&WHY).clone()
 }
@@ -170,8 +158,7 @@ fn note(why: String) {
     lock(&WHY).get_or_insert(why);
 }
 
-/// The subscriber's callback calls this function when the program calls a function of the driver,
-/// and when that function returns.
+/// The subscriber's callback calls this function for calls of the driver.
 pub fn called(id: u32, call: &Call) {
     let Some((_, launch, is_of_thread)) = LAUNCHES.into_iter().find(|known| known.0 == id) else {
         return;
@@ -183,15 +170,13 @@ pub fn called(id: u32, call: &Call) {
     }
 }
 
-/// Returns the context of a call, if [`context_of`] has added it before.
 fn known(call: &Call) -> Option<Arc<Context>> {
     let locked = lock(&STATE);
     let context = locked.as_ref()?.contexts.get(&(call.context as usize))?;
     (context.id == call.context_id).then(|| Arc::clone(context))
 }
 
-/// Returns the context of a launch, and adds it if it is new. Returns `None` if nothing is to be
-/// counted now.
+/// Returns the context of a launch, and adds it if it is new. Returns `None` if nothing is counted.
 fn context_of(call: &Call) -> Option<Arc<Context>> {
     let (cupti, names) = {
         let locked = lock(&STATE);
@@ -214,18 +199,18 @@ fn context_of(call: &Call) -> Option<Arc<Context>> {
         }
     };
     if let Some(mut ranges) = old.and_then(|old| old.discard(true)) {
-        // The context of these ranges was destroyed, which was not noticed until now.
+        // The context of these ranges was destroyed, which was not noticed before.
         ranges.abandon();
     }
     Some(new)
 }
 
 impl Context {
-    /// Waits until no other launch of the context is open, and makes `open` the launch that is
-    /// counted. Returns `None` if this or another thread has waited for too long, or if nothing can
-    /// be counted on the context.
+    /// Waits until no other launch of the context is open, and makes `open` the counted launch.
+    /// Returns `None` if this or another thread has waited for too long, or if nothing can be
+    /// counted.
     fn reserve(&self, open: Open) -> Option<Taken> {
-        // The values of a disturbed launch are lost anyway, so no thread waits for it any more.
+        // The values of a disturbed launch are lost, so no thread waits for it.
         let is_busy =
             |inner: &mut Inner| inner.open.as_ref().is_some_and(|open| !open.is_disturbed);
         let waited = self.changed.wait_timeout_while(lock(&self.inner), PATIENCE, is_busy);
@@ -240,14 +225,13 @@ impl Context {
         Some(taken)
     }
 
-    /// Puts the ranges back while the launch stays open.
     fn put(&self, taken: Taken) {
         let rest = lock(&self.inner).held.put(taken);
         drop(rest);
     }
 
-    /// Ends the open launch and returns it. Puts the ranges back. If there is an error `why`, drops
-    /// the ranges instead, and nothing is counted on the context from now on.
+    /// Ends the open launch, returns it, and puts the ranges back. After an error `why`, nothing is
+    /// counted on the context any more.
     fn close(&self, taken: Taken, why: Option<&String>) -> Option<Open> {
         if let Some(why) = why {
             note(format!("device {}: {why}", self.device));
@@ -265,8 +249,7 @@ impl Context {
         open
     }
 
-    /// Takes out the ranges of the launch that returns now; `None` if the launch is not counted, or
-    /// not any more.
+    /// Takes out the ranges of the launch that returns now. Returns `None` if it is not counted.
     fn returns(&self, thread: u32, correlation: u32) -> Option<Box<Ranges>> {
         let mut inner = lock(&self.inner);
         inner
@@ -283,7 +266,7 @@ impl Context {
         }
     }
 
-    /// Stops counting on the context, and takes its ranges; see [`Held::discard`].
+    /// Stops counting on the context; see [`Held::discard`].
     fn discard(&self, is_destroyed: bool) -> Option<Box<Ranges>> {
         let mut inner = lock(&self.inner);
         inner.open = None;
@@ -315,7 +298,6 @@ fn enter(call: &Call, launch: Launch, is_of_thread: bool) {
     }
 }
 
-/// Begins to count a launch. Makes the context's ranges if there are none yet.
 fn start(taken: &mut Taken, call: &Call, context: &Context) -> Result<(), String> {
     let ranges = match &mut taken.0 {
         Some(ranges) => ranges,
@@ -333,20 +315,19 @@ fn exit(call: &Call, launch: Launch, is_of_thread: bool) {
     let thread = collect::own_thread();
     let Some(mut ranges) = context.returns(thread, call.correlation) else { return };
     // If the program has begun a capture meanwhile, the ranges cannot be stopped now. The next
-    // launch then stops them before it starts them again.
+    // launch stops them first.
     let is_captured = captures::are_open(call.stream(launch, is_of_thread));
     let stopped = if is_captured { None } else { Some(ranges.stop()) };
     let why = stopped.as_ref().and_then(|stopped| stopped.as_ref().err());
     let Some(open) = context.close(Taken(Some(ranges)), why) else { return };
     if call.has_failed() {
-        // The launch failed, so no values are missing.
+        // No values are missing.
         return;
     }
     let Some(Ok(counted)) = stopped else { return collect::add_uncounted(1) };
     let is_known = counted.is_complete && (open.is_graph || counted.ranges.len() == 1);
     if open.is_disturbed || !is_known {
-        // It is not known which of the ranges belongs to this kernel, or the values are not
-        // complete.
+        // It is not known which range belongs to this kernel, or the values are not complete.
         return collect::add_uncounted(1);
     }
     collect::add_uncounted(counted.dropped);

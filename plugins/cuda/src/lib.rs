@@ -1,12 +1,12 @@
-//! A profiler plugin that records CUDA programs with CUPTI, NVIDIA's library for profilers:
-//! kernels, copies, fills and waits of devices, ranges of NVTX, and the calls of CUDA's runtime and
-//! driver, with arrows from each launch to the work that it launched. On request, the plugin also
-//! reads counters of devices: at an interval, or around each kernel or op.
+//! A profiler plugin that records CUDA programs with CUPTI, NVIDIA's library for profilers. It
+//! records work of devices, ranges of NVTX, and calls of CUDA's runtime and driver, with arrows
+//! from launches to their work. On request it also reads counters of devices: at an interval, or
+//! around each kernel or op.
 //!
 //! A host loads this shared object as a plugin. CUDA's driver also loads this file when the program
-//! initialises CUDA, if `CUDA_INJECTION64_PATH` names the file. NVTX loads it at the program's
-//! first range, if `NVTX_INJECTION64_PATH` names it. The Python package uses only the collectors
-//! (module `collector`), which count around ops of TVM without a recording of the plugin.
+//! initialises CUDA, if `CUDA_INJECTION64_PATH` names it. NVTX loads it at the program's first
+//! range, if `NVTX_INJECTION64_PATH` names it. The Python package uses only the collectors (module
+//! `collector`).
 //!
 //! ```text
 //!  program ─► CUDA ─► CUPTI ─► collect ─ output ─► plugin (this file) ─► host
@@ -39,11 +39,10 @@
 //! | `settings` | the user's options |
 //! | `lock` | how a mutex is taken |
 //!
-//! Rules: the plugin is not linked with CUDA, and does nothing on a machine without CUDA or in a
-//! program that does not use CUDA. The plugin prints nothing, and no panic leaves it. It waits for
+//! Rules: the plugin is not linked with CUDA, prints nothing, and no panic leaves it. It waits for
 //! a device only to read counters around a kernel or an op (`cuda.range-counters`). It holds no
-//! lock while it waits, and never waits while the program captures a graph. It counts the events
-//! that it cannot record, and reports these counts to the host.
+//! lock during this wait, and does not wait while a graph is captured. It reports to the host how
+//! many events it could not record.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod attach;
@@ -86,14 +85,14 @@ use settings::Settings;
 #[derive(Debug)]
 pub struct Cuda;
 
-/// One recording. A process has one at a time, because CUPTI allows only one subscriber.
+/// One recording. CUPTI allows one subscriber in a process.
 #[derive(Debug)]
 pub struct Recording {
     settings: Mutex<Settings>,
     output: Mutex<Output>,
 }
 
-/// This problem was reported for CUDA 12.8 on an H100; our tests have never shown it.
+/// Reported for CUDA 12.8 on an H100; our tests have not shown it.
 const NO_WORK: &str = "CUPTI gave no kernel, copy or fill although the program launched some: it may not give them \
      while it reads counters; record the program once with and once without cuda.counters and \
      cuda.range-counters";
@@ -155,8 +154,8 @@ impl Recording {
         let counts = counts.into_iter().filter(|(_, count)| *count > 0);
         let are_counted = counts.fold(true, |all, (what, n)| trace.missing(what, n) && all);
         let Some(text) = said(missing, untimed) else { return Ok(()) };
-        // If the host has taken the counts of missing events, they are only a warning here. A
-        // record that cannot be read is a failure.
+        // If the host has taken the counts, they are only a warning here. A record that cannot be
+        // read is a failure.
         if are_counted && missing.damaged + missing.unknown == 0 {
             plugin::log(Level::Warning, &text);
             Ok(())
@@ -235,7 +234,6 @@ impl Drop for Recording {
     }
 }
 
-/// Returns a text with the numbers of missing events, or `None` if nothing is missing.
 fn said(missing: Missing, untimed: u64) -> Option<String> {
     let Missing { beyond, dropped, damaged, unknown, uncounted, uncounted_ops } = missing;
     let parts: Vec<String> = [

@@ -1,6 +1,5 @@
-//! Turns names of kernels into the names in the source code. A C++ kernel has a mangled name. The
-//! plugin demangles it with a function of the C++ library that the program has loaded. Kernels of
-//! Triton, CuPy and XLA have plain names.
+//! Turns mangled names of C++ kernels into the names in the source code, with a function of the C++
+//! library that the program has loaded.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -10,18 +9,17 @@ use std::sync::Arc;
 type Demangle =
     unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
 
-/// The names that were already demangled.
 #[derive(Debug, Default)]
 pub struct Names {
     known: HashMap<Arc<str>, Arc<str>>,
     demangle: Option<Demangle>,
 }
 
-/// The largest number of names that are remembered.
 const MOST: usize = 100_000;
 
 impl Names {
-    /// Returns the demangled name of a kernel, or the same name if that is impossible.
+    /// Returns the demangled name of a kernel, or the same name if it is not mangled or cannot be
+    /// demangled.
     pub fn shown(&mut self, name: &Arc<str>) -> Arc<str> {
         if !name.starts_with("_Z") {
             return Arc::clone(name);
@@ -41,7 +39,7 @@ impl Names {
     }
 }
 
-/// Finds `__cxa_demangle` in the libraries that the process has already loaded.
+/// Finds `__cxa_demangle` in the loaded libraries.
 fn found() -> Option<Demangle> {
     const NAME: &CStr = c"__cxa_demangle";
     let mut handles = vec![libc::RTLD_DEFAULT];

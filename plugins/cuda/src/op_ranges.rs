@@ -1,13 +1,12 @@
-//! Counts on the device around each op of the host. CUPTI has no notion of ops, so the plugin makes
-//! each op a range on the current context of the calling thread. The plugin waits for the device
-//! before and after the op, so that the range contains exactly the kernels that the op has
-//! launched. One range at a time is counted. An op inside an op that is counted belongs to the
-//! outer op. An op of another thread at the same time has no values.
+//! Counts on the device around each op of the host. CUPTI has no notion of ops, so each op is a
+//! range on the calling thread's context. The plugin waits for the device before and after the op,
+//! so that the range contains the op's kernels. One op at a time is counted. An op inside a counted
+//! op belongs to the outer op.
 //!
 //! The device may wait for work that the program has not launched yet: a collective waits for all
-//! of its devices. So a thread never waits here until another thread's op has ended, and holds no
-//! lock while it waits for the device or calls CUPTI ([`Held`]). An op that finds the ranges in use
-//! is [`Uncounted`].
+//! of its devices. So a thread does not wait here for another thread's op, and holds no lock while
+//! it waits for the device or calls CUPTI ([`Held`]). An op that finds another one counted is
+//! [`Uncounted`].
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -20,12 +19,11 @@ use crate::lock::lock;
 use crate::range::{Counted, RangeKind, Ranges};
 use crate::{captures, collect};
 
-/// Counts around ops.
 #[derive(Debug)]
 pub struct OpRanges {
     cupti: &'static Cupti,
     names: Vec<String>,
-    /// If set, only ops on this device are counted.
+    /// The device whose ops are counted; `None` for all devices.
     device: Option<u32>,
     inner: Mutex<Inner>,
 }
@@ -36,17 +34,15 @@ pub struct Uncounted;
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// The contexts, by address.
+    /// By address.
     contexts: HashMap<usize, Context>,
-    /// The op that is being counted.
     open: Option<Open>,
     why: Option<String>,
 }
 
 #[derive(Debug)]
 struct Context {
-    /// CUPTI's number of the context. After a context is destroyed, a later one can have the same
-    /// address.
+    /// CUPTI's number of the context. A later context can have the same address.
     id: Option<u32>,
     held: Held,
 }
@@ -57,12 +53,12 @@ struct Open {
     thread: u32,
 }
 
-/// The reason why a range was not begun or has no values.
+/// Why a range was not begun or has no values.
 #[derive(Debug)]
 enum Failure {
     /// A capture forbids waiting for the device now.
     Capture,
-    /// Counting failed, for this reason. Nothing is counted on the context from now on.
+    /// Counting failed. Nothing is counted on the context from now on.
     Refused(String),
 }
 
@@ -82,16 +78,14 @@ impl From<String> for Failure {
 }
 
 impl OpRanges {
-    /// Prepares to read the counters with these names: on one device, or on all devices if `device`
-    /// is `None`.
+    /// Prepares to read these counters on one device, or on all devices if `device` is `None`.
     pub fn new(cupti: &'static Cupti, names: &[String], device: Option<u32>) -> Self {
         Self { cupti, names: names.to_vec(), device, inner: Mutex::default() }
     }
 
-    /// Waits for the device, and begins a range on the context of the calling thread. Returns the
+    /// Waits for the device, and begins a range on the calling thread's context. Returns the
     /// device; the caller then has to call [`Self::end`] on the same thread. Returns `None` if
-    /// there is nothing to count, because the op is on another device, on no device, or inside an
-    /// op that is being counted.
+    /// there is nothing to count: the op is on another device or none, or inside a counted op.
     ///
     /// # Errors
     /// The op should be counted but cannot be.
@@ -109,7 +103,7 @@ impl OpRanges {
         }
     }
 
-    /// Makes the op of this thread the op that is counted, and takes the ranges out.
+    /// Makes this thread's op the counted one, and takes the ranges out.
     fn reserve(&self, context: *mut c_void) -> Result<Option<Taken>, Uncounted> {
         let (address, id) = (context as usize, self.cupti.context_id(context));
         let thread = collect::own_thread();
@@ -140,7 +134,6 @@ impl OpRanges {
         taken.map(Some).ok_or(Uncounted)
     }
 
-    /// Waits for the device, and begins the range.
     fn start(&self, taken: &mut Taken, context: *mut c_void, device: u32) -> Result<(), Failure> {
         if captures::are_open(None) {
             return Err(Failure::Capture);
@@ -158,8 +151,7 @@ impl OpRanges {
         Ok(ranges.push(c"op")?)
     }
 
-    /// Puts back what was taken out. Returns whether the op stays open: `goes_on` is true, nothing
-    /// failed, and the ranges are still needed.
+    /// Puts the ranges back. Returns whether the op stays open.
     fn give_back(&self, taken: Taken, failure: Option<Failure>, goes_on: bool) -> bool {
         let mut inner = lock(&self.inner);
         let Inner { contexts, open, why } = &mut *inner;
@@ -186,9 +178,9 @@ impl OpRanges {
         stays && !is_doomed
     }
 
-    /// Waits for the device, and ends the range that this thread has begun. Returns the range's
-    /// values in the order of the names. Returns `None` if the op has launched nothing, or if the
-    /// recording ended or the context was destroyed meanwhile.
+    /// Waits for the device, and ends this thread's range. Returns its values in the order of the
+    /// names. Returns `None` if the op has launched nothing, or if this thread has no open op any
+    /// more.
     ///
     /// # Errors
     /// The op should have values but has none.
@@ -215,15 +207,13 @@ impl OpRanges {
         self.give_back(Taken(Some(ranges)), failure, false);
         let Some(mut counted) = counted else { return Err(Uncounted) };
         match counted.ranges.len() {
-            // An op that has launched nothing may have no range. CUPTI then reports incomplete
-            // values.
+            // CUPTI reports incomplete values for an op that has launched nothing.
             0 => Ok(None),
             1 if counted.is_complete => Ok(counted.ranges.pop()),
             _ => Err(Uncounted),
         }
     }
 
-    /// Returns the first reason why an op could not be counted.
     pub fn why(&self) -> Option<String> {
         lock(&self.inner).why.clone()
     }
@@ -244,7 +234,7 @@ impl OpRanges {
         drop(rest);
     }
 
-    /// Gives all ranges back to CUPTI, and returns the first reason why an op could not be counted.
+    /// Gives the ranges back to CUPTI, and returns the first reason why an op could not be counted.
     /// The next op makes ranges again. If another thread uses ranges now, it gives them back
     /// itself.
     pub fn finish(&self) -> Option<String> {
@@ -264,7 +254,6 @@ impl OpRanges {
     }
 }
 
-/// Waits for the device, ends the range, and returns its values.
 fn stop(ranges: &mut Ranges) -> Result<Counted, Failure> {
     // Ranges cannot be stopped during a capture. The next [`Ranges::start`] stops them first.
     if captures::are_open(None) {

@@ -1,5 +1,5 @@
-//! Reads counters for each op (`cuda.range-counters=…,cuda.ranges=op`). The host calls the plugin
-//! when an op begins and ends, and gives each op a number.
+//! Reads counters for each op (`cuda.range-counters=…,cuda.ranges=op`). The host says when an op
+//! begins and ends, and gives each op a number.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -12,10 +12,8 @@ use crate::lock::lock;
 use crate::op_ranges::OpRanges;
 use crate::range;
 
-/// The ranges of a recording that counts ops.
 #[derive(Clone, Copy, Debug)]
 struct Counting {
-    /// The number of the recording; each recording of the process that counts ops has another one.
     recording: u64,
     ranges: &'static OpRanges,
 }
@@ -27,19 +25,18 @@ static LAST: Mutex<u64> = Mutex::new(0);
 static IS_ON: AtomicBool = AtomicBool::new(true);
 static WHY: Mutex<Option<String>> = Mutex::new(None);
 
-/// An op that is being counted on a thread.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     op: u64,
     begin: u64,
     device: u32,
     ranges: &'static OpRanges,
-    /// How many ops of the thread were open when this op began.
+    /// How many ops the thread had open when this op began.
     depth: u32,
 }
 
-/// The open ops of a thread in one recording. If ops are open when the recording ends, a host may
-/// end them in a later recording, or never.
+/// A thread's open ops in one recording. If ops are open when the recording ends, a host may end
+/// them in a later recording, or never.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ops {
     recording: u64,
@@ -51,7 +48,6 @@ thread_local! {
     static OPS: Cell<Ops> = const { Cell::new(Ops { recording: 0, depth: 0, open: None }) };
 }
 
-/// Begins to count ops.
 pub fn begin(cupti: &'static Cupti, names: &[String]) {
     *lock(&WHY) = None;
     IS_ON.store(true, Ordering::Release);
@@ -64,8 +60,8 @@ pub fn begin(cupti: &'static Cupti, names: &[String]) {
         *last += 1;
         *last
     };
-    // This leaks a few hundred bytes for each recording, because an op of another thread may still
-    // use the ranges when the recording ends.
+    // This leaks a few hundred bytes, because an op of another thread may still use the ranges when
+    // the recording ends.
     let ranges = Box::leak(Box::new(OpRanges::new(cupti, names, None)));
     *lock(&COUNTING) = Some(Counting { recording, ranges });
 }
@@ -74,13 +70,11 @@ fn counting() -> Option<Counting> {
     *lock(&COUNTING)
 }
 
-/// Sets whether ops that begin from now on are counted. An op that is open is counted up to its
-/// end.
+/// Sets whether ops that begin from now on are counted.
 pub fn go_on(is_on: bool) {
     IS_ON.store(is_on, Ordering::Release);
 }
 
-/// Stops counting, and gives all ranges back to CUPTI.
 pub fn end() {
     let Some(Counting { ranges, .. }) = lock(&COUNTING).take() else { return };
     *lock(&WHY) = ranges.finish();
@@ -93,12 +87,11 @@ pub fn gone(context: *mut c_void) {
     }
 }
 
-/// Returns the first reason why ops could not be counted, if there was one.
 pub fn why() -> Option<String> {
     counting().and_then(|counting| counting.ranges.why()).or_else(|| lock(&WHY).clone())
 }
 
-/// Begins to count the op with the id `op`, which begins on the calling thread.
+/// Begins an op on the calling thread.
 pub fn push(cupti: &Cupti, op: u64) {
     let Some(Counting { recording, ranges }) = counting() else { return };
     let mut ops = OPS.get();
@@ -122,7 +115,6 @@ pub fn push(cupti: &Cupti, op: u64) {
     }
 }
 
-/// Ends the innermost op of the calling thread.
 pub fn pop(cupti: &Cupti) {
     let Some(Counting { recording, .. }) = counting() else { return };
     let mut ops = OPS.get();

@@ -1,9 +1,8 @@
 //! Turns records into events of a trace.
 //!
-//! The records of a call that launches work, and of the work itself, come in different buffers,
-//! often seconds apart. Both contain the same number, the correlation. The arrow between them needs
-//! both. So such a call waits in [`Output`] until the record of its work has come, or until the
-//! recording ends.
+//! The records of a launch and of its work have the same correlation number, but come in different
+//! buffers, often seconds apart. The arrow between them needs both. So the launch waits in
+//! [`Output`] for its work's record, or for the end of the recording.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -20,41 +19,37 @@ use crate::names::Names;
 use crate::records::{Call, Mark, Record, Work};
 use crate::sampler::Value;
 
-/// The largest number of correlations for which the op or the work is stored. So work and its
-/// launch find each other if at most this many launches came in between.
+/// The largest number of correlations for which the op or the work is stored. Work that comes later
+/// than this many launches does not find its launch.
 const MOST: usize = 1 << 20;
 
-/// The stream number of the row that shows counted ranges. CUPTI numbers streams from 1, so no real
-/// stream has this number.
+/// The stream number of the row for counted ranges. CUPTI numbers streams from 1, so it is unlikely
+/// to use this number.
 const COUNTED_ROW: i32 = 1_000_000;
 
 #[derive(Debug)]
 pub struct Output {
     requested: Vec<Kind>,
     names: Names,
-    /// Name and label of each device, by the device's number. The accuracy of the clock is added to
-    /// the label at each hand-over.
+    /// Name and label by the device's number. Each hand-over adds the clock's accuracy to the
+    /// label.
     devices: BTreeMap<u32, (Arc<str>, String)>,
-    /// The device of each context, by the context's number.
+    /// The device by the context's number.
     contexts: HashMap<u32, u32>,
-    /// The thread of each call in the current records, by correlation. It is needed for waits,
-    /// because their records do not contain a thread.
+    /// The thread of each call in the current records, by correlation. Waits need it, because their
+    /// records have no thread.
     callers: HashMap<u32, u32>,
-    /// Threads that have already been named.
     threads: BTreeSet<u32>,
-    /// Streams that have work, by device and stream number.
+    /// By device and stream number.
     streams: BTreeSet<(u32, u32)>,
-    /// Devices with ranges whose counters were read.
     counted: BTreeSet<u32>,
-    /// The ids of the op and of the range in which a call was made, by correlation.
+    /// The ids of the op and the range around a call, by correlation.
     ops: BTreeMap<u32, [Option<u64>; 2]>,
-    /// Calls for which the record of their work on the device has not arrived yet.
     waiting: BTreeMap<u32, Call>,
-    /// Correlations of work whose record has arrived.
     worked: BTreeSet<u32>,
-    /// Ranges of NVTX that have not ended: begin, thread and name, by id.
+    /// Open ranges of NVTX, by id: begin, thread and name.
     open: BTreeMap<u32, (u64, Option<u32>, Arc<str>)>,
-    /// Number of activities for which CUPTI gave no times.
+    /// Activities for which CUPTI gave no times.
     untimed: u64,
     /// Whether a call launched something, and whether CUPTI reported any work of a device.
     launched: bool,
@@ -62,7 +57,6 @@ pub struct Output {
 }
 
 impl Output {
-    /// Makes an output that hands over only events of the requested kinds.
     pub fn new(requested: &[Kind]) -> Self {
         Self {
             requested: requested.to_vec(),
@@ -95,11 +89,9 @@ impl Output {
         self.requested.contains(&kind)
     }
 
-    /// Hands the records over to the host (`trace`) as events. `last` says that no records follow
-    /// in this recording.
+    /// Hands the records over to the host. `last` says that no records follow in this recording.
     pub fn hand_over(&mut self, records: &[Named], last: bool, trace: &mut Trace<'_>) {
-        // Records to which other records refer are read first, because they may come later in
-        // `records`.
+        // Records to which others refer are read first, because they may come later.
         self.callers.clear();
         for (record, name) in records {
             match *record {
@@ -140,7 +132,7 @@ impl Output {
         }
         self.release(last, trace);
         if last {
-            // Ranges that are still open end with the recording.
+            // Open ranges end with the recording.
             let now = cupti::in_use().and_then(|cupti| cupti.timestamp()).unwrap_or(0);
             for (begin, thread, name) in std::mem::take(&mut self.open).into_values() {
                 self.range(begin, now.max(begin), thread, &name, trace);
@@ -152,13 +144,12 @@ impl Output {
         }
     }
 
-    /// Returns the number of activities without times, and sets it to 0.
     pub fn take_untimed(&mut self) -> u64 {
         std::mem::take(&mut self.untimed)
     }
 
-    /// Hands over samples of devices' counters. The time of a value is the start of its interval,
-    /// because tools draw a value up to the time of the next one.
+    /// Hands over samples. The time of a value is the start of its interval, because tools draw a
+    /// value up to the time of the next one.
     pub fn counters(&self, values: &[Value], counters: &[String], trace: &mut Trace<'_>) {
         for Value { time, device, counter, value } in values {
             let Some(name) = counters.get(*counter as usize) else { continue };
@@ -168,9 +159,9 @@ impl Output {
         }
     }
 
-    /// Hands over counters of ranges (kernels or ops). Each range becomes a slice with its values,
-    /// and each value is also added to the series of the kernel's name or `op`. The slices are on a
-    /// separate row of the device. On the row of a stream, tools would mistake them for work.
+    /// Hands over counters of ranges: a slice for each range, and its values in the series of the
+    /// kernel's name or `op`. The slices have a row of their own, because tools would mistake them
+    /// for work of a stream.
     pub fn ranges(&mut self, ranges: &[Range], counters: &[String], trace: &mut Trace<'_>) {
         if !self.wants(Kind::PROFILER_RANGE) {
             return;
@@ -188,7 +179,7 @@ impl Output {
                 .device(range.device as i32)
                 .row(COUNTED_ROW)
                 .correlation(range.correlation.into());
-            // Without the suffix, sums of times by name would contain the kernel twice.
+            // Otherwise sums of times by name would contain the kernel twice.
             let counted = format!("{name} (counted)");
             let mut added = trace.event(&event).name(&counted).arg("thread", range.thread);
             let op = match range.what {
@@ -198,7 +189,7 @@ impl Output {
             if let Some(op) = op {
                 added = added.arg("External id", op);
             }
-            // A ratio whose divisor is 0 has no finite value, and is left out.
+            // A ratio whose divisor is 0 has no finite value.
             let values =
                 || counters.iter().zip(&range.values).filter(|(_, value)| value.is_finite());
             for (counter, value) in values() {
@@ -211,7 +202,6 @@ impl Output {
         }
     }
 
-    /// Returns whether the program launched something, but CUPTI reported no activity of a device.
     pub fn lacks_work(&self) -> bool {
         self.wants_work() && self.launched && !self.given
     }
@@ -261,8 +251,7 @@ impl Output {
         }
     }
 
-    /// Hands over the name that Linux has for a thread, once for each thread, if the thread has not
-    /// ended yet.
+    /// Hands over Linux's name of a thread, once, if the thread has not ended yet.
     fn name_thread(&mut self, thread: u32, trace: &mut Trace<'_>) {
         if self.threads.insert(thread) {
             let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
@@ -280,8 +269,8 @@ impl Output {
         if self.worked.remove(&call.correlation) {
             self.add_call(&call, true, trace);
         } else if call.code == 0 && self.wants_work() && launches(&functions::name_of(&call)) {
-            // A call of the driver inside of a call of the runtime has the same correlation. Only
-            // the call whose record comes last waits for the work.
+            // A call of the driver inside of a call of the runtime has the same correlation. The
+            // call whose record comes last waits for the work.
             if let Some(other) = self.waiting.insert(call.correlation, call) {
                 self.add_call(&other, false, trace);
             }
@@ -290,8 +279,8 @@ impl Output {
         }
     }
 
-    /// Hands over calls for which the record of their work has arrived. If more than [`MOST`] calls
-    /// wait, also hands over the oldest. With `last`, hands over all calls.
+    /// Hands over the calls whose work has arrived, and the oldest calls beyond [`MOST`]. With
+    /// `last`, hands over all calls.
     fn release(&mut self, last: bool, trace: &mut Trace<'_>) {
         let ready: Vec<u32> = if last {
             self.waiting.keys().copied().collect()
@@ -367,10 +356,9 @@ impl Output {
         }
     }
 
-    /// Hands over a wait, on the row of the thread that waits, inside of its call. On the stream's
-    /// row it would overlap the work that it waits for, and timelines leave out overlapping slices.
-    /// If the call is not in the current records, the thread is not known, and the wait is on the
-    /// stream's row.
+    /// Hands over a wait, on the row of its thread. On the stream's row it would overlap the work
+    /// that it waits for, and timelines leave out overlapping slices. If the call is not in the
+    /// current records, the thread is not known, and the wait is on the stream's row.
     fn wait(
         &mut self,
         what: u32,
@@ -392,15 +380,12 @@ impl Output {
                 added.arg("of stream", stream);
             }
         } else if let Some(device) = self.contexts.get(&context) {
-            // A wait for the whole context belongs to no stream. As in Kineto's traces, it is
-            // placed on stream -1.
+            // A wait for a whole context is on stream -1, as in Kineto's traces.
             let event = event.device(*device as i32).stream(stream.unwrap_or(u32::MAX) as i32);
             trace.event(&event).name(wait_name(what)).arg("context", context);
         }
     }
 
-    /// Hands over a range or a moment that the program marked. The markers at the start and at the
-    /// end of a range have the same id.
     fn marker(
         &mut self,
         what: Mark,
@@ -416,7 +401,7 @@ impl Output {
                 self.open.insert(id, (time, thread, name));
                 forget(&mut self.open);
             }
-            // If a range began before the recording, its start is not known, and it is left out.
+            // A range that began before the recording is left out.
             Mark::End => {
                 if let Some((begin, thread, name)) = self.open.remove(&id) {
                     self.range(begin, time, thread, &name, trace);
@@ -448,9 +433,8 @@ impl Output {
         trace.event(&event).name(name);
     }
 
-    /// Names devices and their rows for the host. This is done at each hand-over, because a
-    /// device's label contains the accuracy of the clock, which improves. The host uses the last
-    /// label.
+    /// Names devices and their rows. This is done at each hand-over, because the label contains the
+    /// clock's accuracy, which improves. The host uses the last label.
     pub fn describe(&self, trace: &mut Trace<'_>) {
         let accuracy = match attach::accuracy_ns() {
             Some(ns) => format!("clock ±{ns} ns"),
@@ -471,17 +455,17 @@ impl Output {
     }
 }
 
-/// Keeps only the [`MOST`] entries with the largest keys. CUPTI numbers correlations in increasing
-/// order, so these entries are the latest.
+/// Keeps the [`MOST`] largest keys. CUPTI numbers correlations in increasing order, so they are the
+/// latest.
 fn forget<T>(by_correlation: &mut BTreeMap<u32, T>) {
     while by_correlation.len() > MOST {
         by_correlation.pop_first();
     }
 }
 
-/// Converts a start and an end by CUPTI's clock to UTC. The same difference is added to both, so
-/// the duration stays exactly the same. Returns `None` if a time is 0, which means that CUPTI does
-/// not know the time, or if the clocks were never compared.
+/// Converts times of CUPTI's clock to UTC. Both get the same offset, so the duration does not
+/// change. Returns `None` if a time is 0, which means that CUPTI does not know it, or if the clocks
+/// were not compared.
 fn times(start: u64, end: u64) -> Option<(i64, i64)> {
     if start == 0 || end == 0 {
         return None;
@@ -491,13 +475,12 @@ fn times(start: u64, end: u64) -> Option<(i64, i64)> {
     Some((utc, utc.checked_add(length)?))
 }
 
-/// Returns whether a function launches work on a device.
 fn launches(name: &str) -> bool {
     ["Launch", "Memcpy", "Memset", "Prefetch"].iter().any(|part| name.contains(part))
 }
 
-/// Returns the name of a copy of a `CUpti_ActivityMemcpyKind` between two
-/// `CUpti_ActivityMemoryKind`s, in the words of PyTorch's traces.
+/// Names a copy by its `CUpti_ActivityMemcpyKind` and two `CUpti_ActivityMemoryKind`s, in the words
+/// of PyTorch's traces.
 fn copy_name([copy, from, to]: [u8; 3]) -> String {
     let copy = match copy {
         1 => "HtoD",
@@ -515,7 +498,7 @@ fn copy_name([copy, from, to]: [u8; 3]) -> String {
     format!("Memcpy {copy} ({} -> {})", memory_kind(from.into()), memory_kind(to.into()))
 }
 
-/// Returns the name of a `CUpti_ActivityMemoryKind`.
+/// `CUpti_ActivityMemoryKind`.
 fn memory_kind(kind: u16) -> &'static str {
     match kind {
         1 => "Pageable",
@@ -529,7 +512,7 @@ fn memory_kind(kind: u16) -> &'static str {
     }
 }
 
-/// Returns the name of a `CUpti_ActivitySynchronizationType`.
+/// `CUpti_ActivitySynchronizationType`.
 fn wait_name(what: u32) -> &'static str {
     match what {
         1 => "Event Sync",
@@ -540,7 +523,7 @@ fn wait_name(what: u32) -> &'static str {
     }
 }
 
-/// Returns the name of a `CUpti_ActivityOverheadKind`.
+/// `CUpti_ActivityOverheadKind`.
 fn overhead_name(what: u32) -> &'static str {
     match what {
         1 => "Driver Compiler",

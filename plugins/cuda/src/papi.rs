@@ -7,11 +7,10 @@
 //! | `cuda:::event:elapsed_cycles_sm:device=0` | `sm__cycles_elapsed.sum` | 0 |
 //!
 //! Without `device=`, the device is 0, as in PAPI. Events are counters of CUPTI's former interface,
-//! which devices with compute capability 7.5 or later do not support. NVIDIA lists their
-//! replacements in section *Event Comparison* of the manual of Nsight Compute's command line;
-//! [`EVENTS`] contains the rows of NVIDIA's table that have exactly one counter.
+//! which devices with compute capability 7.5 or later do not support. [`EVENTS`] has the rows with
+//! exactly one counter from section *Event Comparison* of the manual of Nsight Compute's command
+//! line.
 
-/// A counter of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counter {
     /// CUPTI's name.
@@ -19,10 +18,9 @@ pub struct Counter {
     pub device: u32,
 }
 
-/// The component's name and its separator.
 const PREFIX: &str = "cuda:::";
 
-/// Former events, each with the counter that replaces it.
+/// Former events, each with its replacement.
 #[rustfmt::skip]
 pub const EVENTS: [(&str, &str); 34] = [
     ("active_cycles", "sm__cycles_active.sum"),

@@ -1,14 +1,11 @@
-//! CUPTI's PM sampling: the device itself reads its counters at an interval and stores the values
-//! in a buffer, while the program runs unchanged. Names, numbers and field offsets are those of
+//! CUPTI's PM sampling: the device reads its counters at an interval and stores the values in a
+//! buffer, while the program runs unchanged. Names, numbers and field offsets are those of
 //! `cupti_pmsampling.h`, `cupti_profiler_host.h`, `cupti_profiler_target.h` and `cupti_target.h` of
-//! CUDA 13.2; CUDA 12.6 is the first version that has them.
+//! CUDA 13.2. CUDA 12.6 is the first version that has them.
 //!
 //! ```text
 //!  configuration (host) ─► device: one sample an interval ─► decode ─► evaluate (host) ─► values
 //! ```
-//!
-//! Each function takes one struct, whose first word is its size up to the end of its last field, so
-//! that a later CUPTI knows which fields the struct has.
 
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
@@ -23,11 +20,9 @@ const OUT_OF_MEMORY: Code = 8;
 const EACH_CYCLES: u32 = 0;
 const EACH_TIME: u32 = 1;
 
-/// The size of the device's buffer in bytes. A sample takes 4 to 7 KiB for up to four counters
-/// (reported for an H100).
+/// In bytes. A sample takes 4 to 7 KiB for up to four counters (reported for an H100).
 const DEVICE_BUFFER: usize = 64 << 20;
-/// The smallest number of samples for which an image (memory for decoded samples) has room. A
-/// sample takes about 16 KiB. See [`places`].
+/// The smallest number of samples for which memory is made. A decoded sample takes about 16 KiB.
 const FEWEST_PLACES: u32 = 64;
 
 parameters! {
@@ -95,17 +90,15 @@ api! {
 pub struct Sample<'a> {
     /// Time of CUPTI's clock at the start of the sample.
     pub start: u64,
-    /// The values of the counters over the interval that begins at `start`, in the order of the
-    /// counters.
+    /// The values over the interval from `start`, in the order of the counters.
     pub values: &'a [f64],
 }
 
-/// The sampling of counters on one device.
 #[derive(Debug)]
 pub struct Sampling {
     cupti: &'static Cupti,
     api: Api,
-    /// Must be dropped after `object` is given back, which [`Drop`] does first.
+    /// Must be dropped after `object` is given back, which [`Drop`] does.
     host: Host,
     object: Object,
     image: Image,
@@ -127,11 +120,8 @@ fn functions(cupti: &Cupti) -> Result<Api, String> {
 }
 
 impl Sampling {
-    /// Begins to sample these counters of a device. The buffers have room for the samples of
-    /// `pass`, the time between two calls of [`Self::decode`].
-    ///
-    /// # Errors
-    /// The error names the function that failed, and the reason.
+    /// Begins to sample these counters. The buffers have room for the samples of `pass`, the time
+    /// between two calls of [`Self::decode`].
     pub fn begin(
         cupti: &'static Cupti,
         device: u32,
@@ -161,7 +151,6 @@ impl Sampling {
         Ok(sampling)
     }
 
-    /// Configures and starts the sampling. Dropping `self` gives all objects back.
     fn configure(&mut self, device: u32, interval: Duration, pass: Duration) -> Result<(), String> {
         let (cupti, api) = (self.cupti, self.api);
         let mut configured = self.host.configuration()?;
@@ -184,9 +173,8 @@ impl Sampling {
         configure.interval = interval.as_nanos() as u64;
         configure.trigger = EACH_TIME;
         if code_of(api.configure, &mut configure) != SUCCESS {
-            // On Turing and GA100, no timer can trigger samples. Instead, a clock triggers a sample
-            // after as many cycles as the interval has nanoseconds. The frequency of this clock
-            // varies.
+            // On Turing and GA100, no timer can trigger samples. There a clock triggers a sample
+            // after as many cycles as the interval has nanoseconds. Its frequency varies.
             configure.trigger = EACH_CYCLES;
             call(cupti, api.configure, &mut configure)?;
         }
@@ -210,11 +198,7 @@ impl Sampling {
         call(self.cupti, self.api.clear, &mut clear)
     }
 
-    /// Calls `keep` with each sample that was taken since the last call of this function. Returns
-    /// how many times samples were lost.
-    ///
-    /// # Errors
-    /// The error names the function that failed, and the reason.
+    /// Calls `keep` with each sample since the last call. Returns how many times samples were lost.
     pub fn decode(&mut self, mut keep: impl FnMut(Sample<'_>)) -> Result<u64, String> {
         if self.is_overrun {
             return Ok(0);
@@ -224,7 +208,7 @@ impl Sampling {
         (decode.image, decode.length) = (self.image.at(), self.image_length);
         let code = code_of(self.api.decode, &mut decode);
         if decode.overflow != 0 || code == OUT_OF_MEMORY {
-            // After an overflow, later calls of CUPTI would not return any samples, either.
+            // Later calls would not return any samples, either.
             self.is_overrun = true;
             return Ok(1);
         }
@@ -255,7 +239,7 @@ impl Sampling {
         Ok(lost)
     }
 
-    /// Stops sampling. [`Self::decode`] can still fetch the samples that were taken before.
+    /// Stops sampling. [`Self::decode`] can still fetch earlier samples.
     pub fn stop(&mut self) {
         let mut stop = Stop::new();
         stop.object = self.object;
@@ -273,8 +257,8 @@ impl Drop for Sampling {
     }
 }
 
-/// Returns for how many samples an image should have room: more than twice as many as the device
-/// takes in `pass`, because samples that do not fit are lost.
+/// Returns for how many samples to make memory: more than twice as many as the device takes in
+/// `pass`, because samples that do not fit are lost.
 fn places(interval: Duration, pass: Duration) -> u32 {
     let each = pass.as_nanos() / interval.as_nanos().max(1);
     FEWEST_PLACES + 2 * u32::try_from(each).unwrap_or(u32::MAX / 4)
@@ -284,7 +268,7 @@ fn places(interval: Duration, pass: Duration) -> u32 {
 mod tests {
     use super::*;
 
-    /// The expected sizes are those that a C compiler computes from the headers of CUDA 13.2.
+    /// The sizes are those of a C compiler, from the headers of CUDA 13.2.
     #[test]
     fn structs_end_where_the_headers_have_their_last_field() {
         let sizes = [

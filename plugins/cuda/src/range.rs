@@ -1,7 +1,6 @@
 //! CUPTI's range profiler: counters of the device over a range of the program's work. Names,
-//! numbers and field offsets are those of `cupti_range_profiler.h` and `cupti_profiler_target.h`,
-//! and are the same in CUDA 12.6 (from update 2 on, which is the first version with these
-//! functions) to 13.5.
+//! numbers and field offsets are those of `cupti_range_profiler.h` and `cupti_profiler_target.h`.
+//! They are the same from update 2 of CUDA 12.6, the first version with them, to 13.5.
 //!
 //! ```text
 //!  configuration (host) ─► start ─► [push] work of the program [pop] ─► stop ─► decode ─► evaluate (host)
@@ -12,8 +11,8 @@
 //! | `EachKernel` | CUPTI makes a range of each kernel | any number: CUPTI runs a kernel as often as its counters need, and restores the memory in between |
 //! | `Pushed` | between `push` and `pop` | those that need one run |
 //!
-//! Each context has one object of CUPTI for its ranges. While this object is started, CUPTI runs
-//! the kernels of the context one after the other.
+//! Each context has one object of CUPTI for its ranges. While it is started, CUPTI runs the kernels
+//! of the context one after the other.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::offset_of;
@@ -28,9 +27,7 @@ use crate::structs::{Image, Object, api, call, call_or_older, code_of, lacks, pa
 /// What each range contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeKind {
-    /// Each kernel.
     EachKernel,
-    /// The work between [`Ranges::push`] and [`Ranges::pop`].
     Pushed,
 }
 
@@ -40,8 +37,8 @@ const USER_RANGE: u32 = 2;
 /// `CUPTI_KernelReplay` and `CUPTI_UserReplay`.
 const KERNEL_REPLAY: u32 = 2;
 const USER_REPLAY: u32 = 3;
-/// The largest number of ranges between a start and a stop. A launch of a graph has one range for
-/// each of its kernels. CUPTI does not store further ranges, and counts them as dropped.
+/// The largest number of ranges between a start and a stop. CUPTI counts further ranges as dropped.
+/// A launch of a graph has one range for each of its kernels.
 const MOST_OF_KERNELS: usize = 512;
 
 parameters! {
@@ -102,21 +99,18 @@ api! {
 /// Locked while a thread makes the host's object and its configuration.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// The ranges of one context.
 #[derive(Debug)]
 pub struct Ranges {
     cupti: &'static Cupti,
     api: Api,
-    /// Must be dropped after `object` is given back, which [`Drop`] does first.
+    /// Must be dropped after `object` is given back, which [`Drop`] does.
     host: Host,
     object: Object,
     configured: Configured,
     data: Image,
     data_length: usize,
     kind: RangeKind,
-    /// True between [`Self::start`] and [`Self::stop`].
     is_started: bool,
-    /// True between [`Self::push`] and [`Self::pop`].
     is_pushed: bool,
 }
 
@@ -127,12 +121,11 @@ unsafe impl Send for Ranges {}
 /// What was counted between start and stop.
 #[derive(Debug, Default, PartialEq)]
 pub struct Counted {
-    /// The values of each range in the order of the names, in the order in which the ranges ran.
+    /// In the order in which the ranges ran; the values of each are in the order of the names.
     pub ranges: Vec<Vec<f64>>,
-    /// The number of ranges for which CUPTI had no room.
+    /// Ranges for which CUPTI had no room.
     pub dropped: u64,
-    /// Whether the values are complete. If not, the work would have to run again, or there was no
-    /// work, for example because its launch failed.
+    /// False if the work would have to run again, or if there was no work.
     pub is_complete: bool,
 }
 
@@ -152,9 +145,6 @@ fn functions(cupti: &Cupti) -> Result<Api, String> {
 
 impl Ranges {
     /// Makes CUPTI's objects for counting on a context.
-    ///
-    /// # Errors
-    /// The error names the function that failed, and the reason.
     pub fn new(
         cupti: &'static Cupti,
         context: *mut c_void,
@@ -174,7 +164,7 @@ impl Ranges {
         call(cupti, api.availability, &mut availability)?;
         let (host, configured) = {
             // CUPTI's manual does not say whether several threads may make these calls at the same
-            // time. The calls do not wait for a device.
+            // time. They do not wait for a device.
             let _one = lock(&ONE);
             let host = Host::new(cupti, Profiler::Range, device, &mut available, names)?;
             let configured = host.configuration()?;
@@ -244,11 +234,8 @@ impl Ranges {
         call(self.cupti, self.api.configure, &mut configure)
     }
 
-    /// Begins to count. If an earlier range was not ended, because the program captured a graph at
-    /// that time, this function first ends it and drops its values.
-    ///
-    /// # Errors
-    /// The error names the function that failed, and the reason.
+    /// Begins to count. If a capture prevented the end of an earlier range, ends it and drops its
+    /// values.
     pub fn start(&mut self) -> Result<(), String> {
         if self.is_pushed {
             self.pop()?;
@@ -263,10 +250,6 @@ impl Ranges {
         Ok(())
     }
 
-    /// Begins a range with a name.
-    ///
-    /// # Errors
-    /// The error names the function that failed, and the reason.
     pub fn push(&mut self, name: &CStr) -> Result<(), String> {
         let mut push = Push::new();
         (push.object, push.name) = (self.object, name.as_ptr());
@@ -275,10 +258,6 @@ impl Ranges {
         Ok(())
     }
 
-    /// Ends the range that [`Self::push`] began.
-    ///
-    /// # Errors
-    /// The error names the function that failed, and the reason.
     pub fn pop(&mut self) -> Result<(), String> {
         let mut pop = Pop::new();
         pop.object = self.object;
@@ -288,10 +267,7 @@ impl Ranges {
     }
 
     /// Stops counting, and returns what was counted since [`Self::start`]. CUPTI waits for the
-    /// device in this call.
-    ///
-    /// # Errors
-    /// The error names the function that failed, and the reason.
+    /// device.
     pub fn stop(&mut self) -> Result<Counted, String> {
         let mut stop = Stop::new();
         stop.object = self.object;
@@ -312,15 +288,14 @@ impl Ranges {
         }
         self.clear()?;
         if self.kind == RangeKind::Pushed || !is_complete {
-            // Sets the configuration again, so that CUPTI begins the next range with the first
-            // pass.
+            // Otherwise CUPTI would not begin the next range with the first pass.
             self.configure()?;
         }
         Ok(counted)
     }
 
-    /// Makes [`Drop`] give back only the host's part. Used if the context was destroyed, presumably
-    /// with CUPTI's object.
+    /// For a context that was destroyed, presumably with CUPTI's object: [`Drop`] gives back only
+    /// the host's part.
     pub fn abandon(&mut self) {
         self.object = ptr::null_mut();
     }
@@ -340,8 +315,8 @@ impl Drop for Ranges {
 mod tests {
     use super::*;
 
-    /// The expected sizes are those that a C compiler computes from the headers of CUDA 13.5. The
-    /// first two offsets are the sizes of the shorter structs of CUDA 12.6, 12.8 and 13.0.
+    /// The sizes are those of a C compiler, from the headers of CUDA 13.5. The first two offsets
+    /// are the sizes of the shorter structs of CUDA 12.6, 12.8 and 13.0.
     #[test]
     fn structs_end_where_the_headers_have_their_last_field() {
         let sizes = [

@@ -1,8 +1,7 @@
-//! CUPTI's activity records. Later versions of CUPTI only add fields at the end of a record's
-//! struct: the fields that are read here have the same offsets in CUDA 11.8, 12.4, 13.0 and 13.5
-//! (compared with the headers of these versions). A record contains its kind, but not its version
-//! or its size. So the plugin takes the distance to the next record as the size, and checks each
-//! read against this size.
+//! CUPTI's activity records. Later versions of CUPTI add fields at the end of a record: the fields
+//! that are read here have the same offsets in the headers of CUDA 11.8, 12.4, 13.0 and 13.5. A
+//! record does not contain its version or its size. So the distance to the next record is taken as
+//! the size, and reads are checked against it.
 //!
 //! ```text
 //!  buffer:  │ record │ record │ record │      free      │
@@ -33,7 +32,6 @@ const NO_STREAM: u32 = u32::MAX;
 /// `CUPTI_ACTIVITY_OBJECT_THREAD`.
 const OBJECT_THREAD: u32 = 2;
 
-/// The bytes of one record.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes<'a>(pub &'a [u8]);
 
@@ -58,33 +56,29 @@ impl Bytes<'_> {
         self.array(at).map(u64::from_ne_bytes)
     }
 
-    /// Reads three consecutive numbers.
     fn three(self, at: usize) -> Option<[i32; 3]> {
         Some([self.i32(at)?, self.i32(at + 4)?, self.i32(at + 8)?])
     }
 
-    /// Returns the kind of the record, or `None` if the record is too short to have one.
     pub fn kind(self) -> Option<u32> {
         self.u32(0)
     }
 }
 
-/// A call of a function of CUDA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Whether the called function belongs to the driver (`cu…`); if not, it belongs to the runtime
-    /// (`cuda…`).
+    /// Whether the function belongs to the driver (`cu…`) or to the runtime (`cuda…`).
     pub is_driver: bool,
     pub function: u32,
     pub start: u64,
     pub end: u64,
     pub thread: u32,
     pub correlation: u32,
-    /// The result of the call: 0, or an error.
+    /// 0, or an error.
     pub code: u32,
 }
 
-/// The data that the records of kernels, copies and fills have in common.
+/// What the records of kernels, copies and fills have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
     pub start: u64,
@@ -93,11 +87,10 @@ pub struct Work {
     pub context: u32,
     pub stream: u32,
     pub correlation: u32,
-    /// The id of the graph's node that the work belongs to; 0 if no graph launched the work.
+    /// The graph's node; 0 if no graph launched the work.
     pub graph_node: u64,
 }
 
-/// The kind of a marker of NVTX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     Moment,
@@ -105,7 +98,6 @@ pub enum Mark {
     End,
 }
 
-/// A record of a known kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     Call(Call),
@@ -116,17 +108,16 @@ pub enum Record {
         grid: [i32; 3],
         block: [i32; 3],
         registers: u16,
-        /// The bytes of shared memory: first those that the kernel declares, then those that its
-        /// launch adds.
+        /// The bytes of shared memory that the kernel declares, and those that its launch adds.
         shared: [i32; 2],
     },
     Copy {
         work: Work,
-        /// The copy's `CUpti_ActivityMemcpyKind`, and the `CUpti_ActivityMemoryKind`s of its source
-        /// and its destination.
+        /// The `CUpti_ActivityMemcpyKind`, and the `CUpti_ActivityMemoryKind`s of source and
+        /// destination.
         kinds: [u8; 3],
         bytes: u64,
-        /// The source device and the destination device, if this is a record of kind `MEMCPY_PEER`.
+        /// Source and destination device of a `MEMCPY_PEER`.
         peers: Option<[u32; 2]>,
     },
     Fill {
@@ -156,8 +147,8 @@ pub enum Record {
         memory: u64,
         multiprocessors: u32,
         capability: [u32; 2],
-        /// If the device is an instance of a GPU that MIG divides: the numbers of the GPU instance
-        /// and of the compute instance.
+        /// For an instance of a GPU that MIG divides: the numbers of the GPU instance and of the
+        /// compute instance.
         mig: Option<[u32; 2]>,
     },
     Context {
@@ -172,27 +163,23 @@ pub enum Record {
     Marker {
         what: Mark,
         time: u64,
-        /// The id, which is the same at the start and at the end of a range.
+        /// The same at the start and at the end of a range.
         id: u32,
         thread: Option<u32>,
-        /// The address of the marker's name, which is 0 at the end of a range. `domain` is the
-        /// address of the name of the marker's domain.
+        /// The addresses of the names of the marker (0 at the end of a range) and of its domain.
         name: usize,
         domain: usize,
     },
 }
 
-/// The reason why a record cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
     /// The kind is not one of those in [`kind`].
     Unknown(u32),
-    /// The record of a known kind has fewer bytes than its fields need.
+    /// The record has fewer bytes than its fields need.
     Short,
 }
 
-/// Reads a record.
-///
 /// # Errors
 /// The kind is not known, or the record is too short.
 pub fn read(bytes: Bytes<'_>) -> Result<Record, Unreadable> {
@@ -214,7 +201,7 @@ pub fn read(bytes: Bytes<'_>) -> Result<Record, Unreadable> {
     record.ok_or(Unreadable::Short)
 }
 
-/// Reads a `CUpti_ActivityAPI`.
+/// `CUpti_ActivityAPI`.
 fn call(bytes: Bytes<'_>, is_driver: bool) -> Option<Record> {
     Some(Record::Call(Call {
         is_driver,
@@ -227,7 +214,7 @@ fn call(bytes: Bytes<'_>, is_driver: bool) -> Option<Record> {
     }))
 }
 
-/// Reads a `CUpti_ActivityKernel8`, or a later version.
+/// `CUpti_ActivityKernel8`, or a later version.
 fn kernel(bytes: Bytes<'_>) -> Option<Record> {
     let work = Work {
         start: bytes.u64(16)?,
@@ -248,8 +235,8 @@ fn kernel(bytes: Bytes<'_>) -> Option<Record> {
     })
 }
 
-/// Reads a `CUpti_ActivityMemcpy5` (or a later version), or a `CUpti_ActivityMemcpyPtoP4`. The two
-/// structs differ from byte 44 on.
+/// `CUpti_ActivityMemcpy5`, or `CUpti_ActivityMemcpyPtoP4`, or a later version. The two structs
+/// differ from byte 44 on.
 fn copy(bytes: Bytes<'_>, correlation: usize, is_peer: bool) -> Option<Record> {
     let work = Work {
         start: bytes.u64(16)?,
@@ -268,7 +255,7 @@ fn copy(bytes: Bytes<'_>, correlation: usize, is_peer: bool) -> Option<Record> {
     })
 }
 
-/// Reads a `CUpti_ActivityMemset4`, or a later version.
+/// `CUpti_ActivityMemset4`, or a later version.
 fn fill(bytes: Bytes<'_>) -> Option<Record> {
     let work = Work {
         start: bytes.u64(16)?,
@@ -282,7 +269,7 @@ fn fill(bytes: Bytes<'_>) -> Option<Record> {
     Some(Record::Fill { work, memory: bytes.u16(50)?, bytes: bytes.u64(8)? })
 }
 
-/// Reads a `CUpti_ActivitySynchronization`, or a later version.
+/// `CUpti_ActivitySynchronization`, or a later version.
 fn wait(bytes: Bytes<'_>) -> Option<Record> {
     Some(Record::Wait {
         what: bytes.u32(4)?,
@@ -294,19 +281,19 @@ fn wait(bytes: Bytes<'_>) -> Option<Record> {
     })
 }
 
-/// Reads a `CUpti_ActivityOverhead`, or a later version.
+/// `CUpti_ActivityOverhead`, or a later version.
 fn overhead(bytes: Bytes<'_>) -> Option<Record> {
     let of_thread = bytes.u32(8)? == OBJECT_THREAD;
     Some(Record::Overhead {
         what: bytes.u32(4)?,
-        // A `CUpti_ActivityObjectKindId` contains the ids of a process and a thread.
+        // `CUpti_ActivityObjectKindId` contains the ids of a process and a thread.
         thread: if of_thread { Some(bytes.u32(16)?) } else { None },
         start: bytes.u64(24)?,
         end: bytes.u64(32)?,
     })
 }
 
-/// Reads a `CUpti_ActivityDevice4`, or a later version.
+/// `CUpti_ActivityDevice4`, or a later version.
 fn device(bytes: Bytes<'_>) -> Option<Record> {
     Some(Record::Device {
         id: bytes.u32(112)?,
@@ -321,17 +308,17 @@ fn device(bytes: Bytes<'_>) -> Option<Record> {
     })
 }
 
-/// Reads a `CUpti_ActivityContext`, or a later version.
+/// `CUpti_ActivityContext`, or a later version.
 fn context(bytes: Bytes<'_>) -> Option<Record> {
     Some(Record::Context { context: bytes.u32(4)?, device: bytes.u32(8)? })
 }
 
-/// Reads a `CUpti_ActivityExternalCorrelation`.
+/// `CUpti_ActivityExternalCorrelation`.
 fn external(bytes: Bytes<'_>) -> Option<Record> {
     Some(Record::External { kind: bytes.u32(4)?, id: bytes.u64(8)?, correlation: bytes.u32(16)? })
 }
 
-/// Reads a `CUpti_ActivityMarker2`.
+/// `CUpti_ActivityMarker2`.
 fn marker(bytes: Bytes<'_>) -> Option<Record> {
     // The bits are `CUPTI_ACTIVITY_FLAG_MARKER_…`.
     let what = match bytes.u32(4)? & 7 {
@@ -356,7 +343,7 @@ mod tests {
     use super::*;
 
     /// Makes a record in which each u32 except the kind is its own offset, so that a read at a
-    /// wrong offset returns a wrong value.
+    /// wrong offset has a wrong value.
     fn places(kind: u32, length: usize) -> Vec<u8> {
         let mut bytes: Vec<u8> = (0..length as u32).step_by(4).flat_map(u32::to_ne_bytes).collect();
         bytes[..4].copy_from_slice(&kind.to_ne_bytes());
@@ -367,7 +354,7 @@ mod tests {
         (at + 4) << 32 | at
     }
 
-    /// The expected offsets are those that a compiler computes from the headers of CUDA 13.0.
+    /// The offsets are those of a compiler, from the headers of CUDA 13.0.
     #[test]
     fn fields_stand_where_the_headers_have_them() {
         let bytes = places(kind::CONCURRENT_KERNEL, 216);
@@ -456,8 +443,7 @@ mod tests {
         assert_eq!(marker, Ok(expected));
     }
 
-    /// The sizes are those of the structs of CUDA 11.8, the oldest version that the plugin
-    /// supports.
+    /// The sizes are those of CUDA 11.8, the oldest supported version.
     #[test]
     fn every_shorter_record_is_short_and_no_read_leaves_it() {
         for (kind, size) in [
@@ -477,7 +463,7 @@ mod tests {
             let bytes = places(kind, size);
             assert!(read(Bytes(&bytes)).is_ok(), "{kind}");
             let readable = (0..size).filter(|length| read(Bytes(&bytes[..*length])).is_ok());
-            // The last field that the plugin reads may be some bytes before the end of the record.
+            // The last field that is read may be some bytes before the end of the record.
             assert!(readable.clone().min().is_none_or(|least| least + 60 > size), "{kind}");
             assert_eq!(read(Bytes(&bytes[..11])), Err(Unreadable::Short), "{kind}");
         }

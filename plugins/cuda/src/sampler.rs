@@ -1,7 +1,6 @@
-//! The thread that samples counters of devices (`cuda.counters=…`). A device is sampled as soon as
-//! the program makes a context on it. CUPTI reports the new context to a callback on the thread
-//! that makes the context, and the callback must not do much. So a separate thread of the plugin
-//! begins the sampling, and then fetches the samples.
+//! The thread that samples counters of devices (`cuda.counters=…`). It begins to sample a device
+//! when the program makes a context on it. CUPTI reports the context to a callback on the program's
+//! thread, which must not do much, so a thread of the plugin does the work.
 //!
 //! ```text
 //!  program ── context made ──► CUPTI ── made ──► Message::Device ─┐
@@ -26,18 +25,16 @@ const PASS: Duration = Duration::from_millis(50);
 /// How long a flush, a pause and the end of a recording wait for the sampling thread.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A value of a counter of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value {
-    /// Time of CUPTI's clock at the start of the interval over which the value was counted.
+    /// Time of CUPTI's clock at the start of the interval.
     pub time: u64,
     pub device: u32,
-    /// Index of the counter in the list of requested counters.
+    /// Index in the list of requested counters.
     pub counter: u32,
     pub value: f64,
 }
 
-/// The functions that the sampling thread calls with the samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Taker {
     pub value: fn(Value),
@@ -48,15 +45,14 @@ pub struct Taker {
 enum Message {
     /// The program has begun to use this device.
     Device(u32),
-    /// Asks the thread to fetch the samples so far, and to answer. If `goes_on` is set, the thread
-    /// also continues (true) or pauses (false).
+    /// Asks for the samples so far, and for an answer. If `goes_on` is set, the thread then
+    /// continues (true) or pauses (false).
     Fetch { goes_on: Option<bool>, done: Sender<()> },
 }
 
 static THREAD: Mutex<Option<Sender<Message>>> = Mutex::new(None);
 static WHY: Mutex<Option<String>> = Mutex::new(None);
 
-/// Starts the sampling thread, if there are counters to sample.
 pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize, taker: Taker) {
     *lock(&WHY) = None;
     if counters.names.is_empty() {
@@ -67,8 +63,7 @@ pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize, take
     }
     let (send, receive) = channel();
     let counters = counters.clone();
-    // A new thread inherits the blocked signals of the thread that starts it, so the signals stay
-    // blocked in the new thread.
+    // The new thread inherits this thread's signal mask.
     let blocked = plugin::signals::Blocked::new();
     let started = std::thread::Builder::new().name("cp-cuda-pm".to_owned()).spawn(move || {
         let _ = catch_unwind(AssertUnwindSafe(|| work(cupti, &counters, &receive, taker)));
@@ -84,31 +79,28 @@ pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize, take
     }
 }
 
-/// Tells the sampling thread that the program uses a device.
 pub fn used(device: u32) {
     if let Some(thread) = &*lock(&THREAD) {
         let _ = thread.send(Message::Device(device));
     }
 }
 
-/// Makes the sampling thread hand over its samples, and waits for that. `goes_on` says whether the
-/// thread samples from now on; `None` means no change.
+/// Makes the sampling thread hand over its samples, and waits for that up to `PATIENCE`.
+/// `goes_on` says whether the thread samples from now on; `None` means no change.
 pub fn fetch(goes_on: Option<bool>) {
     let Some(thread) = lock(&THREAD).clone() else { return };
     let (done, answer) = channel();
     if thread.send(Message::Fetch { goes_on, done }).is_ok() {
-        // If the answer takes longer, CUPTI probably hangs, and the program should not wait for it.
+        // If the answer takes longer, CUPTI probably hangs, and the program should not.
         let _ = answer.recv_timeout(PATIENCE);
     }
 }
 
-/// Ends the sampling thread.
 pub fn end() {
     fetch(Some(false));
     *lock(&THREAD) = None;
 }
 
-/// Returns the first reason why counters could not be sampled, if there was one.
 pub fn why() -> Option<String> {
     lock(&WHY).clone()
 }
@@ -180,7 +172,7 @@ fn start(
 
 fn keep(device: u32, sample: &Sample<'_>, taker: Taker) {
     for (counter, value) in sample.values.iter().enumerate() {
-        // For a ratio whose divisor is 0, CUPTI returns NaN, which is left out.
+        // CUPTI returns NaN for a ratio whose divisor is 0.
         if value.is_finite() {
             let value =
                 Value { time: sample.start, device, counter: counter as u32, value: *value };

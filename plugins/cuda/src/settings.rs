@@ -4,44 +4,35 @@ use std::time::Duration;
 
 use plugin::Error;
 
-/// The options; see the module's documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether to record even if PyTorch is loaded (`cuda.torch=on`).
+    /// Whether to record even if PyTorch is loaded.
     pub beside_torch: bool,
     /// The file of CUPTI that the user names.
     pub cupti: Option<String>,
-    /// The counters of devices that are sampled.
     pub counters: Counters,
     /// Counters of single kernels or ops.
     pub ranges: Ranges,
 }
 
-/// The counters that are read around kernels or ops.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges {
     /// CUPTI's names.
     pub names: Vec<String>,
-    /// What the ranges contain.
     pub around: Around,
 }
 
-/// What the ranges contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Around {
-    /// Around each kernel.
     #[default]
     Kernels,
-    /// Around each op of the host. The host must tell the plugin when an op begins and ends.
+    /// Each op of the host. The host must tell the plugin when an op begins and ends.
     Ops,
 }
 
-/// The counters to sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
-    /// CUPTI's names of the counters.
     pub names: Vec<String>,
-    /// The time between two samples.
     pub interval: Duration,
 }
 
@@ -51,8 +42,7 @@ impl Default for Counters {
     }
 }
 
-/// The shortest and the longest interval that the user may choose. The device's buffers are large
-/// enough for these.
+/// The intervals that the user may choose. The device's buffers are large enough for these.
 const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_micros(20)..=Duration::from_secs(1);
 
@@ -115,8 +105,7 @@ impl Settings {
     }
 }
 
-/// Returns whether a text can be CUPTI's name of a counter, such as
-/// `dram__bytes_read.sum.per_second`.
+/// Returns whether a text can be CUPTI's name of a counter.
 fn is_name(text: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-');
     !text.is_empty() && text.chars().all(is_part)

@@ -1,6 +1,6 @@
-//! Calls CUPTI's functions for profiling. Each function takes one struct, whose first word is the
-//! struct's size up to the end of its last field. From this size, another version of CUPTI finds
-//! out which fields the struct has.
+//! Calls CUPTI's functions for profiling. Each function takes one struct, whose first word is its
+//! size up to the end of the last field. From this size, another version of CUPTI finds out which
+//! fields the struct has.
 
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
@@ -14,8 +14,7 @@ const INVALID_NAME: Code = 17;
 /// `CUPTI_ERROR_INSUFFICIENT_PRIVILEGES`.
 const NO_PRIVILEGES: Code = 35;
 
-/// Defines structs of parameters. The field after the semicolon is the last one, and its end
-/// determines the struct's size.
+/// Defines structs of parameters. The end of the field after the semicolon determines the size.
 macro_rules! parameters {
     ($( $name:ident { $( $field:ident: $type:ty ),* ; $last:ident: $last_type:ty } )*) => { $(
         #[repr(C)]
@@ -43,11 +42,9 @@ macro_rules! parameters {
     )* };
 }
 
-/// Defines `Api`, the functions that take the structs of [`parameters`], one function for each
-/// struct.
+/// Defines `Api`, with one function for each struct of [`parameters`].
 macro_rules! api {
     ($( $name:ident $symbol:literal $parameters:ident; )*) => {
-        /// The functions of CUPTI that the file uses.
         #[derive(Clone, Copy, Debug)]
         struct Api {
             $( $name: unsafe extern "C" fn(*mut $parameters) -> crate::cupti::Code, )*
@@ -81,19 +78,16 @@ macro_rules! api {
 
 pub(crate) use {api, parameters};
 
-/// A struct of parameters.
 pub trait Parameters {
-    /// Sets the struct's field for its size in bytes.
+    /// Sets the struct's size in bytes.
     fn set_size(&mut self, size: usize);
 }
 
-/// The parameters of one function of CUPTI.
+/// The parameters of a function of CUPTI.
 pub trait Call: Parameters {
-    /// The function's name.
     const NAME: &'static str;
 }
 
-/// Calls a function, and returns CUPTI's code.
 pub fn code_of<P>(function: unsafe extern "C" fn(*mut P) -> Code, parameters: &mut P) -> Code {
     // SAFETY: this is CUPTI's function with its own struct, and everything to which the struct
     // points is alive in the caller.
@@ -115,12 +109,11 @@ pub fn call<P: Call>(
     }
 }
 
-/// Calls a function whose struct got its last field in a later version. `older` is the size without
-/// it. If this CUPTI refuses the struct as an invalid parameter, calls the function again with this
-/// size.
+/// Calls a function whose struct got its last field in a later version. If this CUPTI refuses the
+/// struct, calls the function again with the size `older`, without the field.
 ///
 /// # Errors
-/// The same errors as those of [`call`].
+/// The same as those of [`call`].
 pub fn call_or_older<P: Call>(
     cupti: &Cupti,
     function: unsafe extern "C" fn(*mut P) -> Code,
@@ -137,8 +130,7 @@ pub fn call_or_older<P: Call>(
     }
 }
 
-/// Makes the message for an error code that CUPTI returned. For some codes, the message contains
-/// advice.
+/// Makes the message for an error code, with advice for some codes.
 pub fn refused(cupti: &Cupti, function: &str, code: Code) -> String {
     let advice = match code {
         INVALID_NAME => "; `ncu --query-metrics` lists the names",
@@ -155,22 +147,20 @@ pub fn refused(cupti: &Cupti, function: &str, code: Code) -> String {
     format!("{function}: {}{advice}", cupti.said(code))
 }
 
-/// Makes the message that a function is missing.
 pub fn lacks(cupti: &Cupti, function: &str, first: &str) -> String {
     format!("{} has no function {function}: {first}", cupti.file)
 }
 
-/// Memory in which CUPTI stores data, with the necessary alignment.
+/// Memory in which CUPTI stores data, aligned to 8 bytes.
 #[derive(Debug, Default)]
 pub struct Image(Vec<u64>);
 
 impl Image {
-    /// Makes an image of this number of bytes.
+    /// Makes an image of at least this number of bytes.
     pub fn new(length: usize) -> Self {
         Self(vec![0; length.div_ceil(8)])
     }
 
-    /// Returns the address of the first byte.
     pub fn at(&mut self) -> *mut u8 {
         self.0.as_mut_ptr().cast()
     }
@@ -184,23 +174,21 @@ pub struct Names {
 }
 
 impl Names {
-    /// Makes the array. Names that contain a zero byte are left out.
+    /// Names that contain a zero byte are left out.
     pub fn new(names: &[String]) -> Self {
         let texts: Vec<CString> =
             names.iter().filter_map(|name| CString::new(&**name).ok()).collect();
         Self { pointers: texts.iter().map(|text| text.as_ptr()).collect(), _texts: texts }
     }
 
-    /// Returns the address of the first pointer.
     pub fn at(&self) -> *const *const c_char {
         self.pointers.as_ptr()
     }
 
-    /// Returns the number of names.
     pub fn count(&self) -> usize {
         self.pointers.len()
     }
 }
 
-/// A handle of one of CUPTI's objects.
+/// A handle of CUPTI.
 pub type Object = *mut c_void;

@@ -1,5 +1,5 @@
-//! Asks the OpenCL implementation for names, for sizes, and for the states of commands. The
-//! functions of OpenCL that this file calls never block.
+//! Asks the OpenCL implementation for names, sizes, and states of commands. The functions that this
+//! file calls do not block.
 
 use std::ffi::c_void;
 
@@ -22,7 +22,7 @@ fn info(slot: Slot, object: Handle, param: u32, value: &mut [u8]) -> Result<usiz
 
 fn number(slot: Slot, object: Handle, param: u32) -> Result<u64, Code> {
     let mut value = [0; 8];
-    // If the answer has 4 bytes, it fills the first half of `value`.
+    // An answer of 4 bytes fills the first half of `value`.
     info(slot, object, param, &mut value).map(|size| match size {
         4 => u32::from_ne_bytes([value[0], value[1], value[2], value[3]]).into(),
         _ => u64::from_ne_bytes(value),
@@ -43,7 +43,7 @@ fn text(slot: Slot, object: Handle, param: u32) -> Option<String> {
     Some(String::from_utf8_lossy(&value[..end]).trim().to_owned())
 }
 
-/// Returns a text about a device, such as its name.
+/// Returns a text about a device.
 pub fn device_text(device: Device, param: u32) -> Option<String> {
     text(target()?.clGetDeviceInfo, device, param)
 }
@@ -68,14 +68,14 @@ pub fn element_size(image: Mem) -> Option<u64> {
     number(target()?.clGetImageInfo, image, crate::api::IMAGE_ELEMENT_SIZE).ok()
 }
 
-/// Returns the queue in which the command of an event was enqueued.
+/// Returns the queue of an event's command.
 pub fn event_queue(event: Event) -> Option<Queue> {
     let queue = number(target()?.clGetEventInfo, event, crate::api::EVENT_QUEUE).ok()?;
     Some(queue as usize as Queue)
 }
 
-/// Returns the state of a command: 0 if the command is complete, a positive number if it is not
-/// complete, and a negative number if the command or the query has failed.
+/// Returns the state of a command: 0 if it is complete, a positive number if it is not, and a
+/// negative number if the command or the query has failed.
 pub fn status(event: Event) -> Code {
     let slot = target().map_or(0, |next| next.clGetEventInfo);
     number(slot, event, crate::api::EVENT_STATUS).map_or_else(|code| code, |status| status as Code)

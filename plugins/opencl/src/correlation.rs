@@ -1,26 +1,23 @@
-//! Stores in which op each thread is. Every thread has two stacks, to which the host pushes the ids
-//! of ops and of ranges. They belong to the recording with the number `generation`.
+//! The op that each thread is in. A thread has two stacks, to which the host pushes the ids of ops
+//! and of ranges. They belong to the recording with the number `generation`.
 
 use std::cell::RefCell;
 
-/// The largest number of ids in a stack. The stack only counts further ids, so that each pop still
+/// The largest number of ids in a stack. Further ids are only counted, so that each pop still
 /// matches its push.
 const MOST: usize = 1024;
 
 #[derive(Debug)]
 struct Stacks {
     generation: u32,
-    /// The ids of ops, and of ranges that the program marks. Each stack also has the number of ids
-    /// beyond [`MOST`].
+    /// Ids of ops and of ranges, each with the number of ids beyond [`MOST`].
     stacks: [(Vec<u64>, usize); 2],
 }
 
 /// One of the two stacks of a thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// The ids of ops.
     Op = 0,
-    /// The ids of ranges.
     Range = 1,
 }
 
@@ -30,7 +27,7 @@ thread_local! {
 }
 
 fn with<T>(generation: u32, call: impl FnOnce(&mut Stacks) -> T) -> Option<T> {
-    // The stacks of a thread that is ending may have been freed already.
+    // The stacks of an ending thread may have been freed already.
     let done = STACKS.try_with(|stacks| {
         let mut stacks = stacks.try_borrow_mut().ok()?;
         if stacks.generation != generation {
@@ -53,7 +50,7 @@ pub fn push(generation: u32, kind: Kind, id: u64) {
     });
 }
 
-/// Pops the id of the innermost op or range, which ends.
+/// Pops the id of the innermost op or range.
 pub fn pop(generation: u32, kind: Kind) {
     with(generation, |stacks| match &mut stacks.stacks[kind as usize] {
         (ids, 0) => drop(ids.pop()),
@@ -61,7 +58,7 @@ pub fn pop(generation: u32, kind: Kind) {
     });
 }
 
-/// Returns the innermost op of this thread. If there is no op, returns the innermost range.
+/// Returns the innermost op of this thread, or else the innermost range.
 pub fn current(generation: u32) -> Option<u64> {
     with(generation, |stacks| {
         let [(ops, _), (ranges, _)] = &stacks.stacks;

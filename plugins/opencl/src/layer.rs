@@ -1,4 +1,4 @@
-//! The two functions that the ICD loader calls in a layer: `clGetLayerInfo` and `clInitLayer`.
+//! The two functions that the ICD loader calls in a layer.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,13 +10,10 @@ use crate::api::{
 };
 use crate::{calls, next_layer};
 
-/// The name that `clGetLayerInfo` returns.
 const NAME: &[u8] = b"counterpoint opencl\0";
 
 static TABLE: OnceLock<Dispatch> = OnceLock::new();
 
-/// Returns information about the layer to the loader.
-///
 /// # Safety
 /// Only a loader may call this. `value` must have `size` bytes if it is not null, and `size_ret`
 /// must be null or a variable.
@@ -48,9 +45,9 @@ pub unsafe extern "C" fn clGetLayerInfo(
     SUCCESS
 }
 
-/// Receives the next layer's functions, and returns this layer's own functions. If there is a
-/// second loader in the process, or if the layer is twice in `OPENCL_LAYERS`, only the first call
-/// of this function succeeds, so each call is recorded once at most.
+/// Receives the next layer's functions, and returns this layer's. The second call in a process
+/// fails. It comes from a second loader, or if the layer is twice in `OPENCL_LAYERS`. So a call is
+/// not recorded twice.
 ///
 /// # Safety
 /// Only a loader may call this. `target` must have `entries` functions that stay valid, and the

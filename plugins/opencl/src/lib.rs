@@ -1,7 +1,7 @@
 //! A profiler plugin that records OpenCL programs. The same shared object is a layer of the OpenCL
-//! ICD loader, which passes every call of the program through its layers. The loader finds the file
-//! through the variable `OPENCL_LAYERS`. The dynamic linker loads a file only once, so the plugin
-//! and the layer share their memory.
+//! ICD loader, which passes the program's calls through its layers. The loader finds it through the
+//! variable `OPENCL_LAYERS`. The dynamic linker loads a file only once, so the plugin and the layer
+//! share their memory.
 //!
 //! ```text
 //!  program ─► ICD loader ─► layer (calls) ─► ICD loader ─► implementation
@@ -23,10 +23,10 @@
 //! | `output` | turns records into events and counters |
 //! | `api` | OpenCL's constants and the loader's table |
 //!
-//! Rules: the layer prints nothing, never waits for a command, holds no lock during a call of the
-//! implementation, returns the results that the program would get without the layer, and lets no
-//! panic reach the program. The plugin counts the calls and commands that it cannot record, and
-//! reports these counts to the host.
+//! Rules: the layer prints nothing, does not wait for commands, and holds no lock during a call of
+//! the implementation. It returns the results that the program would get without the layer, and
+//! lets no panic reach the program. The plugin reports to the host how many calls and commands it
+//! could not record.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod api;
@@ -53,7 +53,7 @@ use recorder::Missing;
 #[derive(Debug)]
 pub struct OpenCl;
 
-/// One recording. A process has one at a time, because all calls pass through one layer.
+/// One recording. A process has one at a time, because it has one layer.
 #[derive(Debug)]
 pub struct Recording {
     generation: u32,
@@ -141,8 +141,7 @@ impl Session for Recording {
         if let Some(bytes) = configuration.max_buffer_bytes {
             recorder::set_limit(bytes);
         }
-        // This plugin has no settings. The text of the configuration may be for other plugins of
-        // the same recording.
+        // There are no settings. The text may be for other plugins of the same recording.
         Ok(())
     }
 
@@ -169,7 +168,6 @@ impl Drop for Recording {
     }
 }
 
-/// Returns a text with the numbers of missing events, or `None` if nothing is missing.
 fn said(missing: Missing) -> Option<String> {
     let Missing { dropped, untracked, unfinished, failed, untimed } = missing;
     let parts: Vec<String> = [
@@ -186,7 +184,7 @@ fn said(missing: Missing) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Returns a message if the program uses OpenCL but its calls do not pass through this layer.
+/// Returns a message if the program uses OpenCL without this layer.
 fn layer_is_missing() -> Option<String> {
     if next_layer::target().is_some() || !has_loader() {
         return None;
@@ -195,8 +193,8 @@ fn layer_is_missing() -> Option<String> {
     Some(format!("OpenCL was used without the layer: OPENCL_LAYERS must name {file}"))
 }
 
-/// Returns whether the process has loaded an ICD loader. This is a file called libOpenCL, possibly
-/// with a number in its name, as in Python packages.
+/// Returns whether the process has loaded an ICD loader. In Python packages, its file name has a
+/// number.
 fn has_loader() -> bool {
     unsafe extern "C" fn look(
         object: *mut libc::dl_phdr_info,
@@ -221,7 +219,6 @@ fn has_loader() -> bool {
     found
 }
 
-/// Returns the path of this shared object.
 fn own_file() -> Option<String> {
     // SAFETY: `Dl_info` consists of pointers, for which zeros are values.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };

@@ -1,5 +1,5 @@
-//! Stores the names of kernels, by handle. After a kernel is released, a new kernel may have the
-//! same handle. So each function that makes a kernel stores the new name, or removes the old one.
+//! The names of kernels, by handle. A new kernel may have the handle of a released one, so
+//! functions that make a kernel call [`made`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,12 +9,11 @@ use crate::ask;
 
 static NAMES: RwLock<BTreeMap<usize, Arc<str>>> = RwLock::new(BTreeMap::new());
 
-/// The largest number of handles that are stored. For other handles, the layer asks the
-/// implementation each time.
+/// The largest number of stored handles. For others, the layer asks the implementation each time.
 const MOST: usize = 65_536;
 
-/// To be called when a kernel is made. Stores its name. If `name` is `None`, [`of`] asks the
-/// implementation when it needs the name.
+/// Stores the name of a kernel that was made. If `name` is `None`, [`of`] asks the implementation
+/// later.
 pub fn made(kernel: Kernel, name: Option<&str>) {
     let mut names = NAMES.write().unwrap_or_else(PoisonError::into_inner);
     match name {

@@ -12,15 +12,15 @@ use crate::recorder::{Activity, Record, Store};
 #[derive(Debug)]
 pub struct Output {
     requested: Vec<Kind>,
-    /// Changes of the counters that were not handed over yet: the time, the queue, the change of
-    /// the number of commands, and the change of the number of bytes.
+    /// Changes that were not handed over yet: time, queue, and the changes of the numbers of
+    /// commands and bytes.
     changes: Vec<(i64, Arc<Queue>, i64, i64)>,
-    /// The number of commands and of bytes in each queue, by the queue's number.
+    /// The numbers of commands and of bytes, by the queue's number.
     values: BTreeMap<i32, (i64, i64)>,
 }
 
 impl Output {
-    /// Makes an output that hands over only events of the requested kinds.
+    /// Makes an output for events of the requested kinds.
     pub fn new(requested: &[Kind]) -> Self {
         Self { requested: requested.to_vec(), changes: Vec::new(), values: BTreeMap::new() }
     }
@@ -29,15 +29,14 @@ impl Output {
         self.requested.contains(&kind)
     }
 
-    /// Hands the records over to the host (`trace`). The records of all commands that were enqueued
-    /// before `complete_ns` are in this call or in earlier ones.
+    /// Hands the records over to the host. The records of commands that were enqueued before
+    /// `complete_ns` are in this call or in earlier ones.
     pub fn hand_over(&mut self, store: &Store, complete_ns: i64, trace: &mut Trace<'_>) {
         let process = std::process::id() as i32;
         for (thread, name) in &store.threads {
             trace.thread_name(process, *thread, name);
         }
         for device in queues::devices() {
-            // The accuracy of this device's times is shown beside its name.
             let accuracy = match device.accuracy_ns() {
                 Some(ns) => format!("clock ±{ns} ns"),
                 None => "clock unknown".to_owned(),
@@ -63,7 +62,7 @@ impl Output {
     fn record(&mut self, process: i32, record: &Record, trace: &mut Trace<'_>) {
         let Record { call, activity } = record;
         let placed = activity.as_ref().and_then(|activity| {
-            // The same difference is added to both ends, so the duration is exactly the device's.
+            // Both ends get the same offset, so the duration does not change.
             let offset = activity.queue.device.offset(activity.times[2])?;
             let utc = |time: u64| (time as i64).wrapping_add(offset);
             Some((activity, utc(activity.times[2]), utc(activity.times[3])))
@@ -88,7 +87,7 @@ impl Output {
 
     /// Hands over the counters' values up to the time `complete_ns`.
     fn counters(&mut self, complete_ns: i64, trace: &mut Trace<'_>) {
-        // At the same time, ends come before starts, because one command follows another.
+        // At the same time, ends come first, because one command follows another.
         self.changes.sort_by_key(|(time, queue, commands, _)| (*time, queue.number, *commands));
         let length = self.changes.partition_point(|(time, ..)| *time <= complete_ns);
         for (time, queue, commands, bytes) in self.changes.drain(..length) {
@@ -148,7 +147,7 @@ fn device_activity(
     trace: &mut Trace<'_>,
 ) {
     let Activity { command, queue, correlation, times } = activity;
-    // An implementation's clock may be wrong, but in a trace no event may end before it starts.
+    // The device's clock may be wrong, but no event of a trace may end before it starts.
     let event = Event::new(kind, start_ns, end_ns.max(start_ns))
         .device(queue.device.number)
         .stream(queue.number)
@@ -178,7 +177,7 @@ fn device_activity(
     }
     if let Some(bytes) = command.bytes {
         added = added.arg("bytes", bytes);
-        // Tools for Kineto's traces know this argument. One byte per nanosecond is 1 GB/s.
+        // Tools for Kineto's traces know this argument.
         if end_ns > start_ns {
             let rate = bytes as f64 / (end_ns - start_ns) as f64;
             added = added.arg("memory bandwidth (GB/s)", rate);

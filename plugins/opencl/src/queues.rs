@@ -1,7 +1,7 @@
-//! The program's queues and devices, and the commands in each queue whose times are not known yet.
+//! The program's queues and devices, and commands whose times are not known yet.
 //!
-//! The layer holds no lock of this file while it calls the implementation, because such a call may
-//! run callbacks of the program, which may enqueue commands.
+//! No lock of this file is held during a call of the implementation, because it may run callbacks
+//! of the program, which may enqueue commands.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
@@ -13,61 +13,57 @@ use crate::api::{self, Handle};
 use crate::ask;
 use crate::record::{Call, Command, unix_ns};
 
-/// The largest number of pending commands (whose times are not known yet) of all queues. Each
-/// pending command keeps an event of the implementation alive.
+/// The largest number of pending commands of all queues. Each one keeps an event of the
+/// implementation alive.
 pub const MOST_PENDING: usize = 65_536;
 
 #[derive(Debug)]
 pub struct Device {
     handle: usize,
-    /// The device's number, from 0, in the order in which the program made queues for devices.
+    /// From 0, in the order in which the program made queues for devices.
     pub number: i32,
     /// The implementation's name for the device.
     pub name: String,
     /// Vendor and version of the driver.
     pub label: String,
     clock: Mutex<Clock>,
-    /// Whether the implementation lets us read the device's clock.
+    /// Whether the implementation can read the device's clock.
     readable: AtomicBool,
 }
 
 #[derive(Debug)]
 pub struct Queue {
-    /// The queue's number, from 1, in the order in which the program made queues.
+    /// From 1, in the order in which the layer got to know the queues.
     pub number: i32,
-    /// The device on which the queue's commands run.
     pub device: Arc<Device>,
-    /// Whether commands may run in another order than that in which they were enqueued.
     pub out_of_order: bool,
-    /// Whether the layer, but not the program, asked for the times of commands.
+    /// Whether the layer, but not the program, asked for times.
     hidden: AtomicBool,
-    /// The list that the program gave to `clCreateCommandQueueWithProperties`, or `Some(None)` if
-    /// it gave none; `None` if the list is too long, or if another function made the queue.
+    /// The list that the program gave to `clCreateCommandQueueWithProperties`; `Some(None)` if it
+    /// gave none. It is `None` if the list is too long, or if another function made the queue.
     pub asked: Option<Option<Vec<u64>>>,
     pending: Mutex<VecDeque<Pending>>,
 }
 
-/// A command that was enqueued and whose times are not known yet.
+/// A command whose times are not known yet.
 #[derive(Debug)]
 pub struct Pending {
-    /// The command's event, to which the layer holds a reference.
+    /// The layer holds a reference to it.
     pub event: usize,
-    /// Whether the program has a reference to the event as well.
+    /// Whether the program has a reference too.
     pub shared: bool,
-    /// The recording that the command belongs to.
     pub generation: u32,
-    /// The call that enqueued the command.
     pub call: Call,
     pub command: Command,
     pub queue: Arc<Queue>,
-    /// The number that the events of the command and of its call have in common in the trace.
+    /// The number that the command and its call have in common in the trace.
     pub correlation: u32,
 }
 
 #[derive(Debug)]
 struct Queues {
     by_handle: BTreeMap<usize, Arc<Queue>>,
-    /// Queues that still have pending commands, but whose handle already belongs to a new queue.
+    /// Queues with pending commands, whose handle belongs to a new queue.
     retired: Vec<Arc<Queue>>,
 }
 
@@ -75,9 +71,8 @@ static QUEUES: RwLock<Queues> =
     RwLock::new(Queues { by_handle: BTreeMap::new(), retired: Vec::new() });
 static DEVICES: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
 static NEXT_QUEUE: AtomicI32 = AtomicI32::new(1);
-/// Number of pending commands of all queues.
 static PENDING: AtomicUsize = AtomicUsize::new(0);
-/// Whether there ever was a queue that is hidden ([`Queue::is_hidden`]).
+/// Whether there ever was a hidden queue.
 static ANY_HIDDEN: AtomicBool = AtomicBool::new(false);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -111,10 +106,9 @@ impl Device {
         device
     }
 
-    /// Compares the device's clock with UTC, if the implementation can read the device's clock.
+    /// Compares the device's clock with UTC, if the clock can be read.
     pub fn read_clock(&self) {
-        // Of several readings, the one that takes the shortest time is the most exact. The first
-        // reading may be slow.
+        // The quickest reading is the most exact. The first one may be slow.
         for _ in 0..5 {
             let before_ns = unix_ns();
             let time = ask::device_time(self.handle as Handle);
@@ -127,8 +121,8 @@ impl Device {
         }
     }
 
-    /// Compares the device's clock with UTC: by means of a command that was enqueued between two
-    /// times in UTC, or by reading the clock if that is possible and due.
+    /// Compares the device's clock with UTC: by a command that was enqueued between two times in
+    /// UTC, or by reading the clock if that is possible and due.
     pub fn learn(&self, times: &[u64; 4], before_ns: i64, after_ns: i64) {
         if !self.readable.load(Ordering::Relaxed) {
             lock(&self.clock).compare(times[0], before_ns, after_ns);
@@ -137,7 +131,7 @@ impl Device {
         }
     }
 
-    /// Returns the number of ns that must be added to this device time to get UTC.
+    /// Returns what must be added to this device time to get UTC, in ns.
     pub fn offset(&self, device_ns: u64) -> Option<i64> {
         lock(&self.clock).offset(device_ns)
     }
@@ -158,32 +152,28 @@ impl Queue {
         self.hidden.load(Ordering::Relaxed)
     }
 
-    /// Stores that the program itself has decided whether the queue records times.
+    /// Notes that the program itself has decided about times.
     pub fn show(&self) {
         self.hidden.store(false, Ordering::Relaxed);
     }
 
-    /// Returns the number of commands whose times are not known yet.
     pub fn pending(&self) -> usize {
         lock(&self.pending).len()
     }
 
-    /// Adds a command, for which [`reserve`] has made room. Returns how many commands are pending
-    /// now.
+    /// Adds a command, for which [`reserve`] has made room. Returns how many are pending now.
     pub fn push(&self, pending: Pending) -> usize {
         let mut all = lock(&self.pending);
         all.push_back(pending);
         all.len()
     }
 
-    /// Takes the oldest command out.
     pub fn take_oldest(&self) -> Option<Pending> {
         lock(&self.pending).pop_front()
     }
 
-    /// Puts back a command that has not ended. In an in-order queue, the command becomes the first
-    /// one again. In an out-of-order queue, it becomes the last one, so that the other commands are
-    /// examined, too.
+    /// Puts back a command that has not ended: to the front of an in-order queue. In an
+    /// out-of-order queue it goes to the end, so that the other commands are examined, too.
     pub fn put_back(&self, pending: Pending) {
         let mut all = lock(&self.pending);
         if self.out_of_order {
@@ -193,7 +183,7 @@ impl Queue {
         }
     }
 
-    /// Returns when the first call began that enqueued a pending command.
+    /// Returns the earliest begin of a call that enqueued a pending command.
     pub fn oldest_ns(&self) -> Option<i64> {
         lock(&self.pending).iter().map(|one| one.call.start_ns).min()
     }
@@ -203,7 +193,7 @@ impl Queue {
     }
 }
 
-/// Reserves room for one more pending command. Returns false if there is none.
+/// Reserves room for a pending command, or returns false.
 pub fn reserve() -> bool {
     let room = PENDING.fetch_add(1, Ordering::Relaxed) < MOST_PENDING;
     if !room {
@@ -212,18 +202,16 @@ pub fn reserve() -> bool {
     room
 }
 
-/// Gives back the room that [`reserve`] made, because the command is no longer pending or never
-/// was.
+/// Gives back the room that [`reserve`] made.
 pub fn one_ended() {
     PENDING.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Returns whether any command is pending.
 pub fn any_pending() -> bool {
     PENDING.load(Ordering::Relaxed) != 0
 }
 
-/// Returns whether there ever was a queue that records times without the program's knowledge.
+/// Returns whether there ever was a hidden queue.
 pub fn any_hidden() -> bool {
     ANY_HIDDEN.load(Ordering::Relaxed)
 }
@@ -233,21 +221,19 @@ pub fn holds(event: Handle) -> bool {
     any_pending() && all().iter().any(|queue| queue.holds(event))
 }
 
-/// Returns every queue that may have pending commands.
+/// Returns the queues that may have pending commands.
 pub fn all() -> Vec<Arc<Queue>> {
     let queues = QUEUES.read().unwrap_or_else(PoisonError::into_inner);
     queues.by_handle.values().chain(&queues.retired).cloned().collect()
 }
 
-/// Returns the queue with this handle, if the layer knows it.
 pub fn known(handle: Handle) -> Option<Arc<Queue>> {
     let queues = QUEUES.read().unwrap_or_else(PoisonError::into_inner);
     queues.by_handle.get(&(handle as usize)).cloned()
 }
 
-/// Returns the queue with this handle. If a function of an extension made the queue, the layer has
-/// not seen it yet and asks the implementation for its properties. The commands of such a queue
-/// have times only if the program asked for times.
+/// Returns the queue with this handle. If a function of an extension made it, the layer asks the
+/// implementation for its properties. Its commands have times if the program asked for times.
 pub fn find(handle: Handle) -> Option<Arc<Queue>> {
     known(handle).or_else(|| {
         let properties = ask::queue_number(handle, api::QUEUE_PROPERTIES).ok()?;
@@ -255,7 +241,6 @@ pub fn find(handle: Handle) -> Option<Arc<Queue>> {
     })
 }
 
-/// Adds a queue that the program made with these properties.
 pub fn add(
     handle: Handle,
     properties: u64,

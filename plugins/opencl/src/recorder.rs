@@ -5,10 +5,9 @@
 //!  other call ► begin ─► the implementation ─► end ───────────────────────────► Store
 //! ```
 //!
-//! A command's times are read after it is complete, but nothing waits for its completion. `harvest`
-//! examines the oldest commands of a queue when many are pending, after calls that wait for
-//! commands, before queues and contexts are released, whenever the host takes the records, and when
-//! the process begins to exit.
+//! A command's times are read after it is complete, but nothing waits for that. `harvest` examines
+//! the oldest commands of a queue: when many are pending, after calls that wait, before queues and
+//! contexts are released, when the host takes the records, and when the process begins to exit.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -24,67 +23,58 @@ use crate::{ask, correlation};
 pub const DEFAULT_LIMIT: u64 = 256 << 20;
 
 /// When the number of a queue's pending commands reaches a multiple of this, the enqueueing call
-/// examines the oldest ones. It examines up to twice this number, so that a queue does not grow as
-/// long as its commands end.
+/// examines up to twice this number of them. So a queue whose commands end does not grow.
 const OFTEN: usize = 32;
 
-/// Whether calls are recorded.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
-/// The number of the current recording.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static NEXT_CORRELATION: AtomicU32 = AtomicU32::new(1);
 /// Set when the process begins to exit, because the implementation may be unloaded from then on.
 static CLOSED: AtomicBool = AtomicBool::new(false);
-/// Set in a forked child, which must take no lock, because another thread of the parent may have
-/// held the lock at the fork.
+/// Set in a forked child, which must take no lock: another thread of the parent may have held it at
+/// the fork.
 static FORKED: AtomicBool = AtomicBool::new(false);
 static STORE: Mutex<Store> = Mutex::new(Store::new());
 
-/// The execution of a command on a device.
 #[derive(Clone, Debug)]
 pub struct Activity {
     pub command: Command,
     pub queue: Arc<Queue>,
-    /// The correlation of the command's call.
     pub correlation: u32,
-    /// The times at which the command was queued, submitted, started and ended, in ns of the
-    /// device's clock.
+    /// When the command was queued, submitted, started and ended, in ns of the device's clock.
     pub times: [u64; 4],
 }
 
-/// A call, with the command that it enqueued.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub call: Call,
-    /// The command that the call enqueued, once it has ended.
+    /// The command that the call enqueued, if its times are known.
     pub activity: Option<Activity>,
 }
 
-/// Records that were not handed over yet.
 #[derive(Debug)]
 pub struct Store {
-    /// The records, in the order in which calls and commands ended. They are stored in several
-    /// lists, because growing one large list would stop the program for milliseconds.
+    /// In the order in which calls and commands ended. These are several lists, because growing one
+    /// large list would stop the program for milliseconds.
     pub records: Vec<Vec<Record>>,
     length: usize,
     limit: usize,
-    /// The names of threads, by the threads' ids.
+    /// By the threads' ids.
     pub threads: BTreeMap<i32, String>,
     pub missing: Missing,
 }
 
-/// The numbers of things that could not be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Number of calls, with their commands, that were dropped because of the limit.
+    /// Calls, with their commands, that were dropped because of the limit.
     pub dropped: u64,
-    /// Number of commands for which no event could be kept, because too many were pending.
+    /// Commands for which no event could be kept, because too many were pending.
     pub untracked: u64,
-    /// Number of commands that had not ended when the recording did.
+    /// Commands that had not ended when the recording did.
     pub unfinished: u64,
-    /// Number of commands that ended with an error.
+    /// Commands that ended with an error.
     pub failed: u64,
-    /// Number of commands for which the implementation gave no times.
+    /// Commands for which the implementation gave no times.
     pub untimed: u64,
 }
 
@@ -127,8 +117,7 @@ thread_local! {
     static NAMED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Returns the id that Linux gave the calling thread, and stores the thread's name once for each
-/// recording.
+/// Returns Linux's id of the calling thread, and stores the thread's name once for each recording.
 fn thread(generation: u32) -> i32 {
     let number = THREAD.try_with(|cell| {
         if cell.get() == 0 {
@@ -151,7 +140,6 @@ fn thread(generation: u32) -> i32 {
     number
 }
 
-/// A recorded call that has begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
     generation: u32,
@@ -163,7 +151,7 @@ pub fn is_active() -> bool {
     ACTIVE.load(Ordering::Relaxed)
 }
 
-/// Notes the time at which a call begins. Returns `None` if calls are not recorded now.
+/// Begins a call. Returns `None` if calls are not recorded now.
 #[inline]
 pub fn begin() -> Option<Begun> {
     is_active()
@@ -178,15 +166,13 @@ impl Begun {
         Call { name, thread, start_ns: self.start_ns, end_ns, code, queue, op }
     }
 
-    /// Records a call that has returned. It has enqueued no command, or one whose event could not
-    /// be kept.
+    /// Records a call that has returned, without a command.
     pub fn end(self, name: &'static str, code: Code, queue: Option<i32>) {
         let call = self.call(name, code, queue);
         keep(self.generation, Record { call, activity: None });
     }
 
-    /// Records a call that has returned, and has enqueued a command. `event` is the command's
-    /// event, to which the layer holds a reference.
+    /// Records a call that has returned, with its command. The layer holds a reference to `event`.
     pub fn end_enqueued(
         self,
         name: &'static str,
@@ -212,7 +198,6 @@ impl Begun {
         }
     }
 
-    /// Counts an enqueued command for which no event can be kept.
     pub fn untracked(self) {
         let mut store = store();
         if GENERATION.load(Ordering::Acquire) == self.generation {
@@ -223,7 +208,7 @@ impl Begun {
 
 fn keep(generation: u32, record: Record) {
     let mut store = store();
-    // A call that began in an earlier recording is dropped.
+    // The call may have begun in an earlier recording.
     if GENERATION.load(Ordering::Acquire) == generation {
         store.push(record);
     }
@@ -249,18 +234,15 @@ pub fn harvest(queue: &Queue, most: usize) {
     }
 }
 
-/// Examines some commands of each queue, after a call that waited for commands.
 pub fn harvest_some() {
     if queues::any_pending() {
         for queue in queues::all() {
-            // In an in-order queue, a command that has not ended shows that no later command has
-            // ended.
+            // In an in-order queue, the search ends at the first command that has not ended.
             harvest(&queue, if queue.out_of_order { 2 * OFTEN } else { usize::MAX });
         }
     }
 }
 
-/// Examines all commands of all queues.
 pub fn harvest_all() {
     if queues::any_pending() {
         for queue in queues::all() {
@@ -269,7 +251,7 @@ pub fn harvest_all() {
     }
 }
 
-/// Records a command that has ended with this status: 0 or an error.
+/// Records a command that has ended: 0 or an error.
 fn record_ended(pending: Pending, status: Code) {
     let Pending { event, generation, call, command, queue, correlation, .. } = pending;
     let times = if status == SUCCESS { ask::times(event as Event) } else { None };
@@ -296,14 +278,13 @@ extern "C" fn forked() {
     ACTIVE.store(false, Ordering::Relaxed);
 }
 
-/// Returns whether this process is a forked child of the process that made a recording. The child
-/// must not use anything of the recording; OpenCL itself does not work in such a child either.
+/// Returns whether this is a forked child of a process with a recording. The child must not use the
+/// recording; OpenCL itself does not work in it either.
 pub fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
 
-/// Makes a new recording, which may keep [`DEFAULT_LIMIT`] bytes. Returns its number.
-/// [`set_active`] begins to record.
+/// Makes a new recording, and returns its number. [`set_active`] begins to record.
 pub fn open() -> u32 {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -319,14 +300,12 @@ pub fn open() -> u32 {
     generation
 }
 
-/// Sets the number of bytes that the recording may keep.
 pub fn set_limit(bytes: u64) {
-    // A record also takes some 100 bytes for sizes. The names of kernels are shared.
+    // A record also takes some 100 bytes for sizes. Names are shared.
     let each = size_of::<Record>() as u64 + 128;
     store().limit = usize::try_from(bytes / each).unwrap_or(usize::MAX);
 }
 
-/// Sets whether calls are recorded from now on.
 pub fn set_active(active: bool) {
     if active {
         for device in queues::devices() {
@@ -336,9 +315,8 @@ pub fn set_active(active: bool) {
     ACTIVE.store(active, Ordering::Release);
 }
 
-/// Takes the records so far. Also returns a time in UTC, so that this call or earlier ones have
-/// returned all commands that were enqueued before it. With `last`, commands that have not ended
-/// are given up.
+/// Takes the records so far. The time in UTC says that this call or earlier ones have returned all
+/// commands that were enqueued before it. With `last`, commands that have not ended are given up.
 pub fn take(last: bool) -> (Store, i64) {
     let now_ns = unix_ns();
     harvest_all();
@@ -357,13 +335,12 @@ pub fn take(last: bool) -> (Store, i64) {
     taken.limit = store.limit;
     taken.threads = store.threads.clone();
     std::mem::swap(&mut *store, &mut taken);
-    // The names of threads are kept in the store, because each name is stored only once per
-    // recording.
+    // Threads are named once per recording, so the store keeps the names.
     store.threads = taken.threads.clone();
     (taken, complete_ns)
 }
 
-/// Releases the events of all pending commands, and records the calls without their commands.
+/// Gives up all pending commands, and records their calls.
 pub fn give_up() {
     for queue in queues::all() {
         while let Some(pending) = queue.take_oldest() {
@@ -380,8 +357,8 @@ pub fn give_up() {
     }
 }
 
-/// Makes [`close`] run when the process exits. This is called when a queue is made: exit functions
-/// run in reverse order, so those that the implementation registered earlier run after ours.
+/// Makes [`close`] run when the process exits. Exit functions run in reverse order, so those that
+/// the implementation registered before the first queue run after ours.
 pub fn watch_exit() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -390,7 +367,7 @@ pub fn watch_exit() {
     });
 }
 
-/// Ends the recording. Commands that have not ended then are not recorded.
+/// Ends the recording, and gives up commands that have not ended.
 pub fn end_recording() {
     ACTIVE.store(false, Ordering::Release);
     give_up();
@@ -399,7 +376,7 @@ pub fn end_recording() {
     *store = Store::new();
 }
 
-/// Reads times and clocks for the last time, when the process begins to exit. Later, the
+/// Reads times and clocks for the last time. After the process has begun to exit, the
 /// implementation may be unloaded.
 pub extern "C" fn close() {
     let closed = std::panic::catch_unwind(|| {

@@ -1,14 +1,13 @@
-//! Keeps the sampled files open in a table of file descriptors that only the sampling thread uses.
-//! In the program's table, the files would change the numbers of the program's own descriptors, the
-//! program could close them, and its children could inherit them.
+//! Gives the sampling thread its own table of file descriptors. In the program's table, the sampled
+//! files would change the numbers of the program's own descriptors, and the program could close
+//! them.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 
-/// Gives the calling thread its own table of descriptors, without those of the program. In the new
-/// table, the numbers 0 to 2 are `/dev/null`, so that text that the thread prints cannot be written
-/// into a sampled file. Returns false before Linux 5.9, or if the system call is forbidden; the
-/// thread then keeps the program's table.
+/// Gives the calling thread a new table, without the program's descriptors. In the new table, the
+/// numbers 0 to 2 are `/dev/null`, so that text that the thread prints does not go into a sampled
+/// file. Returns false before Linux 5.9, or if the system call is forbidden.
 pub fn leave_the_programs() -> bool {
     let (first, last) = (0u32, u32::MAX);
     // SAFETY: close_range takes numbers only. It closes nothing that another thread uses, because
@@ -24,8 +23,8 @@ pub fn leave_the_programs() -> bool {
     left == 0
 }
 
-/// Moves the file to a descriptor number from 100 on, if possible, because the thread may still use
-/// the program's table.
+/// Moves the file to a descriptor number from 100 on, if possible. The thread may still use the
+/// program's table, where a lower number could belong to the program.
 pub fn high(file: File) -> File {
     const LOWEST: libc::c_int = 100;
     // SAFETY: `file` keeps its descriptor open, and the new descriptor belongs to nobody else.

@@ -1,6 +1,6 @@
-//! A profiler plugin that samples the machine: a thread reads files of /sys and /proc at an
-//! interval and hands over their values as counter tracks. It also asks NVIDIA's library NVML. It
-//! needs only the right to read the files, and leaves out series that a machine does not have.
+//! A profiler plugin that samples the machine. A thread reads files of /sys and /proc, and asks
+//! NVIDIA's library NVML. The values become counter tracks. Series that a machine does not have are
+//! left out.
 //!
 //! | track | series | unit | file |
 //! |---|---|---|---|
@@ -15,8 +15,8 @@
 //! | scheduler rate | context switches | 1/s | /proc/stat, over the interval |
 //! | run queue | waiting | % | /proc/self/schedstat, over the interval |
 //!
-//! The plugin samples all NVIDIA devices, even those that the program does not use. Their numbers
-//! are those of `nvidia-smi`:
+//! The plugin also samples NVIDIA devices that the program does not use. Their numbers are those of
+//! `nvidia-smi`:
 //!
 //! | track | series | unit | NVML |
 //! |---|---|---|---|
@@ -27,8 +27,8 @@
 //! | gpu clock | gpu0 sm, gpu0 memory, … | MHz | nvmlDeviceGetClockInfo |
 //! | gpu pcie | gpu0 to host, gpu0 from host, … | MB/s | fields 197 and 198, over the interval |
 //!
-//! An instance into which MIG divides a device is called, for example, `gpu0 mig2`, and has only
-//! some of these series.
+//! An instance into which MIG divides a device is called, for example, `gpu0 mig2`. It has fewer
+//! series than the device.
 //!
 //! Configuration, separated by commas: `interval=TIME` (from 1ms to 10s; default 20ms), `root=DIR`
 //! (another directory in place of `/`, for tests and containers), `nvml=FILE` (another library in
@@ -64,7 +64,6 @@ pub struct Recording {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The data that the sampling thread and the host's calls share.
 #[derive(Debug, Default)]
 struct Shared {
     samples: Mutex<Samples>,
@@ -107,8 +106,8 @@ fn unix_ns() -> i64 {
 }
 
 impl Shared {
-    /// Samples until the recording is stopped. After each sample, asks the host to take it at once,
-    /// if the host supports that, so that the sample is kept even if the program crashes.
+    /// Samples until the recording is stopped. After each sample it asks the host to take the
+    /// values, so that they are kept even if the program crashes.
     fn run(&self, settings: &Settings, requests: FlushRequests) {
         let has_own_descriptors = descriptors::leave_the_programs();
         let mut machine = Machine::open(&settings.root);
@@ -119,8 +118,7 @@ impl Shared {
         let most = settings.most_values();
         let mut stopped = lock(&self.stopped);
         loop {
-            // The lock is released during sampling, so that `stop` can set the flag while this
-            // thread reads a slow file.
+            // `stop` must be able to set the flag while this thread reads a slow file.
             drop(stopped);
             if !self.paused.load(Ordering::Relaxed) {
                 let values = machine.sample();
@@ -151,7 +149,6 @@ impl Shared {
         }
     }
 
-    /// Hands over all values so far to the host.
     fn hand_over(&self, trace: &mut Trace<'_>) -> Result<(), Error> {
         let (series, values, dropped) = {
             let mut samples = lock(&self.samples);
@@ -181,7 +178,7 @@ impl Session for Recording {
         }
         let name = "cp-telemetry".to_owned();
         let requests = FlushRequests::of(self);
-        // The new thread inherits the blocked signals of this thread.
+        // The new thread inherits this thread's signal mask.
         let _calm = plugin::signals::Blocked::new();
         let work = move || shared.run(&settings, requests);
         *thread = Some(std::thread::Builder::new().name(name).spawn(work)?);
@@ -224,7 +221,6 @@ impl Drop for Recording {
     }
 }
 
-/// The time between two samples, unless the user says otherwise.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 plugin::export_plugin!(Telemetry);

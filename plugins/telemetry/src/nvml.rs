@@ -3,10 +3,9 @@
 //! other types gets a new name.
 //!
 //! NVML keeps files of `/dev` open. Their descriptor numbers belong to the sampling thread's own
-//! table (see `descriptors`). The program may also use NVML, on threads that use the program's
-//! table, where these numbers mean other files. So the plugin loads its own copy of the library
-//! into a separate namespace of the dynamic linker (`dlmopen`), which does not affect the program's
-//! copy.
+//! table (see `descriptors`). If the program uses NVML too, it does so with the program's table,
+//! where these numbers mean other files. So the plugin loads its own copy of the library into a
+//! separate namespace of the dynamic linker (`dlmopen`).
 
 use std::ffi::{CString, c_int, c_void};
 use std::path::Path;
@@ -19,12 +18,11 @@ use crate::series::Series;
 const SUCCESS: c_int = 0;
 /// `NVML_CLOCK_SM`, `NVML_CLOCK_MEM`.
 const CLOCKS: [(c_int, &str); 2] = [(1, "sm"), (2, "memory")];
-/// `NVML_FI_DEV_PCIE_COUNT_TX_BYTES` and `…_RX_BYTES`: the bytes that the device has sent and
-/// received.
+/// `NVML_FI_DEV_PCIE_COUNT_TX_BYTES` and `…_RX_BYTES`, which count from the device's side.
 const PCIE_BYTES: [(u32, &str); 2] = [(197, "to host"), (198, "from host")];
 /// `NVML_TEMPERATURE_GPU`.
 const TEMPERATURE_GPU: c_int = 0;
-/// `NVML_VALUE_TYPE_UNSIGNED_INT`: a sum of this type starts again at 0 after 2³² − 1 (an H100 with
+/// `NVML_VALUE_TYPE_UNSIGNED_INT`. A sum of this type starts again at 0 after 2³² − 1 (an H100 with
 /// driver 580 uses it).
 const UNSIGNED_32: c_int = 1;
 /// `NVML_VALUE_TYPE_UNSIGNED_LONG`, `NVML_VALUE_TYPE_UNSIGNED_LONG_LONG`.
@@ -32,7 +30,6 @@ const UNSIGNED_64: [c_int; 2] = [2, 3];
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// The largest number of devices that are sampled.
 const MOST: u32 = 64;
 
 type Handle = *mut c_void;
@@ -132,7 +129,7 @@ fn symbol(library: *mut c_void, name: &str) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-/// The loaded libraries, by path. They are never unloaded, because a process can have only a few
+/// The loaded libraries, by path. They stay loaded, because a process can have only a few
 /// namespaces.
 static LOADED: Mutex<Vec<(CString, usize)>> = Mutex::new(Vec::new());
 
@@ -149,8 +146,7 @@ fn load(file: &Path) -> Option<*mut c_void> {
         libc::dlmopen(libc::LM_ID_NEWLM, name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL)
     };
     if library.is_null() {
-        // This clears the error text of this thread, so that a later call of `dlerror` does not
-        // return it.
+        // A later call of `dlerror` on this thread must not return this error.
         // SAFETY: `dlerror` has no arguments.
         unsafe { libc::dlerror() };
         return None;
@@ -159,7 +155,6 @@ fn load(file: &Path) -> Option<*mut c_void> {
     Some(library)
 }
 
-/// A query to a device.
 #[derive(Clone, Copy, Debug)]
 enum Question {
     Power,
@@ -173,15 +168,13 @@ enum Question {
 #[derive(Debug)]
 struct Device {
     handle: usize,
-    /// The queries that the device has answered once, each with the number of the first series for
-    /// its answer.
+    /// The queries that the device answered, each with the number of its first series.
     questions: Vec<(Question, u32)>,
-    /// For each rate: its series, the sum of bytes in the last sample, and the time at which it was
-    /// read.
+    /// For each rate: its series, the last sum of bytes, and the time at which it was read.
     before: Vec<(u32, u64, Instant)>,
 }
 
-/// All devices of this machine. Only one thread may use this value.
+/// The devices that NVML knows, up to `MOST`, and their MIG instances.
 pub struct Nvml {
     functions: Functions,
     devices: Vec<Device>,
@@ -195,8 +188,8 @@ impl std::fmt::Debug for Nvml {
 
 impl Nvml {
     /// Finds the devices and the queries that each device answers, and adds series for the answers.
-    /// Returns `None` if the library cannot be loaded or lacks a function that is always needed, or
-    /// if there is no driver or no device.
+    /// Returns `None` if the library cannot be loaded or lacks a needed function, or if there is no
+    /// driver or no device.
     pub fn open(file: &Path, series: &mut Vec<Series>) -> Option<Self> {
         let library = load(file)?;
         // SAFETY: `load` returned the library, which is never closed.
@@ -230,8 +223,7 @@ impl Nvml {
         (!nvml.devices.is_empty()).then_some(nvml)
     }
 
-    /// Returns the instances into which MIG divides a device, with NVML's number of each. The
-    /// numbers may have gaps.
+    /// Returns a device's MIG instances, with NVML's number of each. The numbers may have gaps.
     fn parts(&self, device: Handle) -> Vec<(u32, Handle)> {
         let (Some(most), Some(by_index)) = (self.functions.most_mig, self.functions.mig_by_index)
         else {
@@ -283,8 +275,8 @@ impl Nvml {
         device
     }
 
-    /// Adds the current values to `values`. A value is missing if the device does not answer its
-    /// query. Rates are also missing in the first sample.
+    /// Adds the current values to `values`. A query without an answer has no value. The first
+    /// sample has no rates.
     pub fn sample(&mut self, values: &mut Vec<(u32, f64)>) {
         let mut devices = std::mem::take(&mut self.devices);
         for device in &mut devices {
@@ -377,14 +369,13 @@ impl Drop for Nvml {
 enum Answer {
     One(f64),
     Two(f64, f64),
-    /// A sum, of which the series shows the growth, and the largest value of this sum, after which
-    /// it starts again at 0.
+    /// A sum, of which the series shows the growth, and its largest value, after which it starts
+    /// again at 0.
     Sum(u64, u64),
 }
 
-/// Returns the growth per second of a sum of bytes, or `None` if it is the first one or no time has
-/// passed. A 32-bit sum starts again at 0 every 4 GiB. If a 64-bit sum became smaller, it was
-/// reset, and its growth is not known.
+/// Returns the growth per second of a sum of bytes. It is `None` for the first sum, and if no time
+/// has passed. A 64-bit sum that became smaller was reset, so its growth is not known.
 fn rate(
     before: &mut Vec<(u32, u64, Instant)>,
     series: u32,
@@ -414,8 +405,7 @@ mod tests {
 
     use super::*;
 
-    /// Compiles a stand-in for NVML. The comment at the top of its source lists the values that it
-    /// returns.
+    /// Compiles a stand-in for NVML, whose values are listed at the top of its source.
     fn double(scratch: &Scratch, flags: &[&str]) -> Option<std::path::PathBuf> {
         let file = scratch.join("libnvidia-ml.so.1");
         c::shared("cc", "plugins/nvml.c", &file, flags)?;
@@ -435,7 +425,6 @@ mod tests {
         let mut nvml = Nvml::open(&file, &mut series).expect("two devices");
         let mut values = Vec::new();
         nvml.sample(&mut values);
-        // The expected numbers are at the top of nvml.c; the first rate is missing.
         let expected = [
             ("gpu power/gpu0 W", 70.5),
             ("gpu memory/gpu0 used MiB", 1024.0),
@@ -450,8 +439,8 @@ mod tests {
         // In nvml.c, the second device disappears after it has answered two queries.
         let of_second: Vec<_> = series.iter().filter(|one| one.name.contains("gpu1")).collect();
         assert_eq!(of_second.len(), 2, "{of_second:?}");
-        // The test sets the time of the last sample back by half a second. In between, the
-        // stand-in's device has sent 3 MB.
+        // The time of the last sample goes back by half a second. The stand-in's device has sent 3
+        // MB since that sample.
         for (.., then) in &mut nvml.devices[0].before {
             *then -= Duration::from_millis(500);
         }
@@ -476,7 +465,7 @@ mod tests {
         let mut values = Vec::new();
         nvml.sample(&mut values);
         let all = named(&series, &values);
-        // The expected numbers are at the top of nvml.c: instances only answer about memory.
+        // Instances only answer about memory.
         let parts: Vec<_> = all.iter().filter(|(name, _)| name.contains("mig")).collect();
         let expected =
             [("gpu memory/gpu0 mig0 used MiB", 256.0), ("gpu memory/gpu0 mig2 used MiB", 512.0)];

@@ -1,4 +1,4 @@
-//! Samples files, and computes the values of the series from them.
+//! Samples files, and computes the values of the series.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,7 +9,7 @@ use crate::descriptors;
 use crate::nvml::Nvml;
 use crate::series::Series;
 
-/// The sampled files of the machine, or of a directory that the user names in place of `/`.
+/// The sampled files, below `/` or the directory that the user names.
 #[derive(Debug)]
 pub struct Machine {
     sources: Vec<Source>,
@@ -19,26 +19,22 @@ pub struct Machine {
     text: Vec<u8>,
 }
 
-/// A sampled file.
 #[derive(Debug)]
 struct Source {
     file: File,
     kind: Kind,
     /// Number of the file's first series.
     first: u32,
-    /// For values that are computed over the interval: the sums in the last sample. `last` is the
-    /// time of that sample.
+    /// For values over the interval: the sums in the last sample, and its time.
     before: Vec<f64>,
     last: Option<Instant>,
 }
 
-/// What a file contains.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// One number. The series has this number multiplied by the factor.
+    /// One number, which is multiplied by the factor.
     Number(f64),
-    /// A sum of energy in µJ. The field is the largest value of this sum, after which it starts
-    /// again at 0.
+    /// A sum of energy in µJ. The field is its largest value, after which it starts again at 0.
     Energy(f64),
     Memory,
     Resident,
@@ -72,8 +68,8 @@ fn word(path: &Path) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Returns the directories in `parent` whose names begin with `prefix` and a digit or colon.
-/// Shorter names come first, so that cpu2 is before cpu10.
+/// Returns the directories in `parent` whose names begin with `prefix` and a digit or colon. cpu2
+/// comes before cpu10.
 fn numbered(parent: &Path, prefix: &str) -> Vec<(PathBuf, String)> {
     let Ok(entries) = std::fs::read_dir(parent) else { return Vec::new() };
     let mut found: Vec<(PathBuf, String)> = entries
@@ -89,7 +85,7 @@ fn numbered(parent: &Path, prefix: &str) -> Vec<(PathBuf, String)> {
 }
 
 impl Machine {
-    /// Opens the files that exist under `root`.
+    /// Opens the files below `root`. A file that is missing or cannot be read is left out.
     pub fn open(root: &Path) -> Self {
         let mut machine =
             Self { sources: Vec::new(), nvml: None, series: Vec::new(), text: Vec::new() };
@@ -137,7 +133,7 @@ impl Machine {
     fn add(&mut self, path: &Path, kind: Kind, series: &[(&'static str, &str, &'static str)]) {
         let Ok(file) = File::open(path) else { return };
         let mut text = Vec::new();
-        // Some drivers have the file, but reading it returns an error.
+        // Some drivers have the file, but cannot read it.
         if !read_all(&file, &mut text) {
             return;
         }
@@ -151,8 +147,8 @@ impl Machine {
         self.sources.push(Source { file, kind, first, before: Vec::new(), last: None });
     }
 
-    /// Adds NVIDIA's devices, if NVML finds any. NVML keeps files open, whose descriptors are in
-    /// the calling thread's table.
+    /// Adds NVIDIA's devices, if NVML finds any. NVML keeps files open in the calling thread's
+    /// table of descriptors.
     pub fn add_nvml(&mut self, library: &Path) {
         self.nvml = Nvml::open(library, &mut self.series);
     }
@@ -161,8 +157,8 @@ impl Machine {
         &self.series
     }
 
-    /// Returns the current values, each with the number of its series. Values over the interval are
-    /// missing in the first sample. A value that cannot be read is missing.
+    /// Returns the current values, each with the number of its series. A value that cannot be read
+    /// is missing. The first sample has no values over the interval.
     pub fn sample(&mut self) -> Vec<(u32, f64)> {
         let mut values = Vec::with_capacity(self.series.len());
         for source in &mut self.sources {
@@ -170,8 +166,7 @@ impl Machine {
                 source.before.clear();
                 continue;
             }
-            // The time is taken for each file, because the thread may lose its CPU between two
-            // files.
+            // Each file has its own time, because the thread may lose its CPU between two files.
             let now = Instant::now();
             let seconds = source.last.map(|last| now.duration_since(last).as_secs_f64());
             source.last = Some(now);
@@ -185,7 +180,7 @@ impl Machine {
     }
 }
 
-/// Returns the number after a word, on the line that begins with this word.
+/// Returns the number after `word`, on a line that begins with it.
 fn after(text: &str, word: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(word))?;
     line.split_ascii_whitespace().next()?.parse().ok()
@@ -246,8 +241,7 @@ impl Source {
                 };
                 let rates = self.rates(sums, seconds, f64::INFINITY);
                 if let [all, busy, switches] = rates[..] {
-                    // If the CPUs' times together have grown by less than one tick, the value is
-                    // not known.
+                    // In less than one tick, the share is not known.
                     put(0, (all * seconds.unwrap_or(0.0) >= 1.0).then(|| busy / all * 100.0));
                     put(3, Some(switches));
                 }
@@ -286,7 +280,7 @@ impl Source {
 mod tests {
     use super::*;
 
-    /// A directory with files like those of a machine. Dropping it removes it.
+    /// A directory with files like those of a machine.
     struct Root(PathBuf);
 
     impl Root {
@@ -356,8 +350,8 @@ mod tests {
         ];
         assert_eq!(named(&machine, &first), expected.map(|(name, value)| (name.to_owned(), value)));
 
-        // The test sets the time of the last sample back by two seconds. Between the samples, the
-        // energy sum starts again: it grows by 1 J up to its largest value, and by 3 J after that.
+        // The time of the last sample goes back by two seconds. The energy sum grows by 1 J to its
+        // largest value, and by 3 J after that.
         for source in &mut machine.sources {
             source.last = source.last.map(|last| last - std::time::Duration::from_secs(2));
         }

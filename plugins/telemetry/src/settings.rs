@@ -7,13 +7,11 @@ use plugin::Error;
 
 use crate::INTERVAL;
 
-/// The name of NVML's library in NVIDIA's driver.
 const NVML: &str = "libnvidia-ml.so.1";
 
-/// The settings; see the module's documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The time between two samples.
+    /// The time between two samples, which the thread waits after each one.
     pub interval: Duration,
     /// The directory whose files are sampled in place of those of `/`.
     pub root: PathBuf,
@@ -61,7 +59,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Returns the number of values that fit into the buffer that the host allows.
+    /// The number of values that fit into the buffer that the host allows.
     pub fn most_values(&self) -> usize {
         let each = size_of::<(i64, u32, f64)>() as u64;
         let most = self.max_buffer_bytes.map_or(u64::MAX, |bytes| bytes / each);

@@ -14,7 +14,7 @@ use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{Extension, LogicalPlan};
 use datafusion_proto::logical_plan::LogicalExtensionCodec;
 
-/// The encoding of a table without files. DataFusion sends the table's columns beside it.
+/// DataFusion sends the columns beside it.
 const EMPTY: &[u8] = b"empty";
 
 /// Ballista's own codec, which in addition encodes tables without files.

@@ -1,9 +1,8 @@
 //! Waits for the rows that a cluster computes for a query.
 //!
-//! [`collect`] does two things that Ballista's client does not do. First, it repeats the query once
-//! after an error that may not come again, for example if the executor with the result was lost
-//! after the scheduler had reported success. Second, if a signal stops this program, it cancels the
-//! query, which the cluster would otherwise continue.
+//! [`collect`] does two things that Ballista's client does not do. It repeats the query once after
+//! an error that may not come again, for example if the executor with the result was lost. And if a
+//! signal stops this program, it cancels the query, which the cluster would otherwise continue.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -21,11 +20,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::addresses::Place;
 
-/// How long this program, when a signal stops it, waits until the scheduler has confirmed that the
-/// query is cancelled.
+/// How long a stopped program waits for the scheduler to cancel the query.
 const STOPPING: Duration = Duration::from_secs(5);
 
-/// Returns the rows of a query.
 pub async fn collect(frame: DataFrame, at: &Place) -> Result<Vec<RecordBatch>> {
     let rows = match once(frame.clone(), at).await {
         // Queries only read data, so repeating one does no harm.
@@ -35,7 +32,7 @@ pub async fn collect(frame: DataFrame, at: &Place) -> Result<Vec<RecordBatch>> {
     rows.ok_or_else(|| DataFusionError::Execution("stopped".to_owned()))
 }
 
-/// Returns the rows of a query, or `None` if a signal arrives before the rows.
+/// Returns the rows of a query, or `None` if a signal arrives first.
 async fn once(frame: DataFrame, at: &Place) -> Result<Option<Vec<RecordBatch>>> {
     let context = Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await?;
@@ -64,9 +61,7 @@ async fn cancel(at: &Place, job_id: String) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether repeating the query after this error may succeed. It cannot succeed if the
-/// scheduler itself reported the job as failed, because the scheduler has already repeated the work
-/// of lost executors.
+/// If the scheduler reports the job as failed, it has already repeated the work of lost executors.
 fn is_worth_repeating(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::Execution(why) => !why.starts_with("Job "),

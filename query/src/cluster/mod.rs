@@ -8,12 +8,10 @@
 //!
 //! The programs of a cluster send each other plans with the names of functions, not with their
 //! code. Ballista's own scheduler and executor would use DataFusion's `sum`, which wraps silently.
-//! So the client, the scheduler and the executors are all this program, which registers its own
-//! functions in each of them ([`crate::functions::register`]).
+//! So this program is client, scheduler and executor ([`crate::functions::register`]).
 //!
-//! Ballista cannot group by dictionary columns. The tables have none: [`crate::engine`] declares
-//! texts as texts and ranks as integers, and both are columns of the files, not parts of the files'
-//! paths.
+//! Ballista cannot group by dictionary columns, so the tables have none: [`crate::engine`] declares
+//! texts as texts and ranks as integers.
 
 mod codec;
 mod collect;
@@ -33,23 +31,21 @@ pub use serve::{executor, scheduler};
 use crate::addresses::Place;
 
 /// Optimizer rules that may replace a part of a plan by a table that has columns but no rows. When
-/// the client sends a plan to the scheduler, the columns of such a part are lost. So the client
-/// does not apply these rules, and leaves them to the scheduler, whose plans keep the columns.
+/// the client sends a plan to the scheduler, the columns of such a part are lost. So these rules
+/// are left to the scheduler.
 const LEFT_TO_THE_SCHEDULER: [&str; 4] =
     ["eliminate_filter", "eliminate_join", "eliminate_limit", "propagate_empty_relation"];
 
-/// Returns `Ok`, because this program was built with Ballista.
 pub fn is_built() -> Result<(), String> {
     Ok(())
 }
 
-/// Makes a session whose queries run on a cluster.
 pub fn session(config: SessionConfig, at: &Place) -> Result<SessionContext, DataFusionError> {
     let config = config
         .with_ballista_logical_extension_codec(Arc::new(codec::Codec::default()))
         .upgrade_for_ballista()
         // Without this setting, the client learns the id of the job (the query on the cluster) only
-        // with the result, which is too late to cancel the job.
+        // with the result, which is too late to cancel it.
         .set_bool(BALLISTA_CLIENT_PULL, true);
     let state = SessionStateBuilder::new().with_default_features().with_config(config).build();
     let state = state.upgrade_for_ballista(format!("http://{at}"))?;
@@ -60,7 +56,7 @@ pub fn session(config: SessionConfig, at: &Place) -> Result<SessionContext, Data
 }
 
 /// Returns the original text of an error. An executor's error arrives in Rust's debug format,
-/// inside the error messages of the scheduler and the client.
+/// inside the messages of the scheduler and the client.
 pub fn in_words(at: &Place, why: &str) -> String {
     let inner = why.rsplit_once("DataFusionError(").and_then(|(_, inner)| {
         let (_, text) = inner.split_once("(\"")?;

@@ -25,20 +25,17 @@ use super::codec::Codec;
 use crate::addresses::{Executor, Scheduler};
 use crate::functions;
 
-/// The interval, in seconds, at which an executor reports to the scheduler that it is alive.
+/// The interval at which an executor reports that it is alive.
 const HEARTBEAT_S: u64 = 3;
-/// An executor that has reported nothing for this many seconds counts as lost. The scheduler
-/// notices the loss at most [`LOOK_S`] seconds later.
+/// An executor that has reported nothing for this long counts as lost.
 const LOST_AFTER_S: u64 = 12;
-/// The interval, in seconds, at which the scheduler looks for lost executors.
+/// The interval at which the scheduler looks for lost executors.
 const LOOK_S: u64 = 3;
-/// If all executors are lost, queries wait this many seconds for a new one.
+/// How long queries wait for a new executor if all are lost.
 const ALONE_S: u64 = 15;
-/// The stack size of a thread in bytes. Plans of long queries are deep, and the functions that
-/// process a plan are recursive.
+/// In bytes. Plans of long queries are deep, and the functions that process a plan are recursive.
 const STACK: usize = 32 << 20;
 
-/// Runs the scheduler until the process is killed.
 pub fn scheduler(args: &Scheduler) -> Result<(), String> {
     runtime(None)?.block_on(async {
         let said = |e| format!("--bind {}: {e}", args.bind);
@@ -65,7 +62,6 @@ pub fn scheduler(args: &Scheduler) -> Result<(), String> {
     })
 }
 
-/// Runs an executor until it is stopped.
 pub fn executor(args: &Executor) -> Result<(), String> {
     let threads = args
         .threads
@@ -126,14 +122,13 @@ fn end_at_second_signal(work: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Makes a session of the scheduler or an executor, and registers the functions for datasets.
 fn state(config: SessionConfig) -> Result<SessionState, DataFusionError> {
     let mut state = default_session_builder(config)?;
     functions::register(&mut state)?;
     Ok(state)
 }
 
-/// Returns an address as text before a port: an IPv6 address is in brackets.
+/// Returns an address as text before a port.
 fn host(ip: IpAddr) -> String {
     match ip {
         IpAddr::V4(ip) => ip.to_string(),
@@ -149,9 +144,8 @@ fn runtime(threads: Option<usize>) -> Result<Runtime, String> {
     builder.thread_stack_size(STACK).enable_all().build().map_err(|e| format!("start threads: {e}"))
 }
 
-/// Returns the executor's ports for rows and for tasks. Ballista needs port numbers, so with port
-/// 0, this function looks for free ports. If another program takes such a port before Ballista
-/// does, the executor fails to start and prints an error.
+/// Returns the executor's ports for rows and for tasks. Ballista needs port numbers. If another
+/// program takes a free port before Ballista does, the executor fails to start.
 fn ports(bind: SocketAddr) -> Result<[u16; 2], String> {
     if let Some(first) = Some(bind.port()).filter(|port| *port > 0) {
         let second = first.checked_add(1).ok_or("--bind: there is no port after this one")?;
@@ -164,8 +158,8 @@ fn ports(bind: SocketAddr) -> Result<[u16; 2], String> {
     Ok([port(&data)?, port(&tasks)?])
 }
 
-/// The executor's folder for temporary files, which only this user may read. Dropping this value
-/// removes the folder. An executor that is killed leaves it behind.
+/// The executor's folder for temporary files, which only this user may read. An executor that is
+/// killed leaves it behind.
 struct Work(PathBuf);
 
 impl Work {

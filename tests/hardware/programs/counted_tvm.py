@@ -15,7 +15,7 @@ device = tvm.cuda(0)
 if not device.exist or not tvm.get_global_func("target.build.cuda", allow_missing=True):
     print("this TVM has no CUDA, or no device of it")
     sys.exit()
-# This module was moved after TVM 0.25.
+# Moved after TVM 0.25.
 try:
     from tvm.s_tir import dlight
 except ImportError:
@@ -41,7 +41,7 @@ def machine(size):
 
 found = {}
 with warnings.catch_warnings():
-    # A counter that cannot be read causes a warning, which is an error here.
+    # A counter that cannot be read is an error here.
     warnings.simplefilter("error", cp.CounterpointWarning)
     for name, size in SIZES.items():
         vm = machine(size)

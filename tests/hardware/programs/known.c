@@ -123,7 +123,7 @@ static void rounds_of(long rounds) {
     for (size_t i = 0; i < sizeof ops / sizeof *ops; ++i) call(&ops[i]);
 }
 
-/* Returns how many read(2) the thread has made so far. This function itself makes some. */
+/* Returns the thread's read(2) so far, of which this function itself makes some. */
 static long reads(void) {
   char line[80];
   long found = -1;
@@ -162,8 +162,8 @@ static void price(long rounds) {
   printf("price %.1f\n", batches[0]);
 }
 
-/* Loads an executable and calls its exports like IREE's loader of system libraries. A round calls
- * each export once, with one workgroup. */
+/* Calls exports like IREE's loader of system libraries: each once in a round, with one
+ * workgroup. */
 static int dispatches(const char* file, long rounds) {
   typedef int dispatch_t(const void* environment, const void* dispatch, const void* workgroup);
   void* opened = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
@@ -177,7 +177,7 @@ static int dispatches(const char* file, long rounds) {
     dispatch_t* const* functions;
   }* library = query != NULL ? query(6, environment) : NULL;
   if (library == NULL) return 1;
-  /* Says that there is one workgroup of size 1, and no constants and bindings. */
+  /* There is one workgroup of size 1, without constants and bindings. */
   struct {
     unsigned size_x, size_y;
     unsigned short size_z, constants;

@@ -25,7 +25,7 @@ EXPORT(load_100000, known_load, 100000)
 enum { COUNT = 5 };
 static dispatch_t* const functions[COUNT] = {loop_1000, loop_10000, loop_100000, load_10000, load_100000};
 static const char* const names[COUNT] = {"loop_1000", "loop_10000", "loop_100000", "load_10000", "load_100000"};
-/* All attributes are zero: there are no constants and no bindings. */
+/* No constants and no bindings. */
 static const uint64_t attributes[COUNT][8];
 static const struct {
   uint32_t version;

@@ -4,8 +4,7 @@ void known_loop(unsigned long n);
 void known_load(unsigned long n);
 void known_hits(long rounds);
 
-/* This is volatile, so that the compiler does not know the value. Otherwise it would remove the
- * loop. */
+/* The variable is volatile, so that the compiler does not know the value and remove the loop. */
 static volatile int ten = 10;
 
 #define TEN(name, run, n)                            \

@@ -10,7 +10,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-# These names changed after TVM 0.25.
+# Changed after TVM 0.25.
 TENSOR = getattr(relax, "TensorStructInfo", None) or relax.TensorType
 RESULT = "sinfo_args" if hasattr(relax, "TensorStructInfo") else "ty_args"
 known = ctypes.CDLL(sys.argv[1])

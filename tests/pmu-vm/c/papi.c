@@ -1,6 +1,5 @@
-/* Counts the instructions of a known loop with PAPI, for comparison with Counterpoint. Prints one
- * number for each trip count on its command line. It uses Arm's own name for instructions, and
- * counts in user mode, which is PAPI's default. */
+/* Counts the instructions of a known loop with PAPI, by Arm's own name and in user mode, PAPI's
+ * default. Prints one number for each trip count on its command line. */
 #include <papi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +34,7 @@ int main(int argc, char **argv)
     check(PAPI_add_named_event(set, "INST_RETIRED"), "PAPI_add_named_event INST_RETIRED");
     check(PAPI_start(set), "PAPI_start");
     for (int i = 0; i < argc; i++) {
-        /* Argument 0 is the program's name, not a trip count. Its round is only a warm-up. */
+        /* The round of argument 0, the program's name, is a warm-up. */
         unsigned long trips = strtoul(argv[i], NULL, 10);
         long long begin, end;
         check(PAPI_read(set, &begin), "PAPI_read");

@@ -1,7 +1,7 @@
-/* The minimal code that reads hardware counters without the kernel. It is the loop from the
- * comments in include/uapi/linux/perf_event.h, with a register per counter, because AArch64
- * requires it. The number of instructions of our own reading is compared with that of this code.
- * There is no error handling: if a counter is not on the CPU, only its offset is returned. */
+/* The minimal code that reads hardware counters without the kernel, for comparison with the
+ * number of instructions of ours: the loop from the comments in include/uapi/linux/perf_event.h,
+ * with a register per counter, because AArch64 requires it. There is no error handling: if a
+ * counter is not on the CPU, only its offset is returned. */
 #include <linux/perf_event.h>
 #include <stdint.h>
 
@@ -61,9 +61,8 @@ void pmu_vm_c_values(const volatile struct perf_event_mmap_page *const *pages, u
         out[i] = pmu_vm_c_value(pages[i]);
 }
 
-/* Reads `n` counters of a group. Writes the same words as a group read by the kernel: n, enabled,
- * running, and the value and the id of each counter, but leaves out the ids. The times are the
- * leader's current times. */
+/* Writes the words of a group read by the kernel: n, enabled, running, and the values, without
+ * the ids. The times are the leader's current times. */
 void pmu_vm_c_group(const volatile struct perf_event_mmap_page *const *pages, uint64_t n,
                     uint64_t *out)
 {
@@ -96,7 +95,7 @@ void pmu_vm_c_group(const volatile struct perf_event_mmap_page *const *pages, ui
         out[3 + 2 * i] = pmu_vm_c_value(pages[i]);
 }
 
-/* These functions make a pair of readings, and return the sum of the counters' differences. */
+/* These functions make a pair of readings, and return the sum of the differences. */
 uint64_t pmu_vm_c_values_pair(const volatile struct perf_event_mmap_page *const *pages, uint64_t n)
 {
     uint64_t begin[8], end[8], sum = 0;

@@ -1,6 +1,6 @@
-//! Tests the whole agent on AArch64, on Debian's glibc. A C program of `tests/programs`, with
-//! `libcounterpoint.so` preloaded, loads a library as IREE's loader does. The recording is read
-//! from the pool (the shared memory of the recorded processes) and from the profile.
+//! Tests the whole agent on AArch64, on Debian's glibc: a C program of `tests/programs` with
+//! `libcounterpoint.so` preloaded. The recording is read from the pool (the shared memory of the
+//! recorded processes) and from the profile.
 
 use std::fs;
 use std::path::Path;
@@ -19,18 +19,16 @@ tests![agent: records_calls_by_reads, records_calls_in_user_mode, records_a_kill
 
 const LIBRARY: &str = "/lib/aarch64-linux-gnu/libcounterpoint.so";
 
-/// The outcome of a run, with the export's number and the count of each call.
+/// The outcome of a run. `calls` has the export's number and the count of each call.
 struct Recorded {
     calls: Vec<(u32, u64)>,
     stdout: String,
     status: String,
 }
 
-/// What a recorded program has left.
 pub struct Left {
-    /// The program's profile, with the pool in it.
+    /// The pool is in the profile.
     pub profile: String,
-    /// What the program printed, and how it ended.
     pub output: Output,
 }
 
@@ -39,8 +37,7 @@ pub fn record(name: &str, command: &mut Command, loops: Option<LoopOptions>) -> 
     record_with(name, command, loops, None)
 }
 
-/// Runs `command` as `counterpoint run -e instructions:u` would, with `--budget` if there is a
-/// budget.
+/// Runs `command` as `counterpoint run -e instructions:u` would, with a budget if there is one.
 pub fn record_with(
     name: &str,
     command: &mut Command,
@@ -92,7 +89,6 @@ pub fn record_with(
     Left { profile, output }
 }
 
-/// Runs `host library.so MODE…`.
 fn run(name: &str, mode: &[&str]) -> Recorded {
     let mut command = Command::new("/bin/host");
     command.arg("/lib/library.so").args(mode);
@@ -117,7 +113,7 @@ fn run(name: &str, mode: &[&str]) -> Recorded {
     }
 }
 
-/// Returns the contents of all files with pages. Such a file begins with a page's header.
+/// Returns the contents of all files that begin with a page's header.
 fn raw_files(folder: &Path) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("read a folder").flatten() {
@@ -148,9 +144,8 @@ fn page_calls(bytes: &[u8]) -> Vec<(u32, u64)> {
     calls
 }
 
-/// Checks twelve calls of an empty function and two of a loop of 1,000 rounds. Their counts depend
-/// on the machine, but calls with the same work have the same count, and the loop's count is
-/// higher.
+/// Twelve calls of an empty function and two of a loop of 1,000 rounds. Counts depend on the
+/// machine, but calls with the same work have the same count.
 fn check(recorded: &Recorded) {
     assert_eq!(recorded.stdout.trim(), "grid 0 0 done");
     assert_eq!(recorded.status, "exit status: 0");
@@ -180,7 +175,6 @@ fn records_calls_in_user_mode() {
     check(&run("user", &["grid"]));
 }
 
-/// The recording contains the calls that ended before the program aborted.
 fn records_a_killed_program() {
     user_access(true);
     let recorded = run("killed", &["abort", "50"]);

@@ -9,8 +9,7 @@ use crate::set;
 
 tests![exact: known_loops, cycles_are_instructions, two_slopes];
 
-/// Returns the count of a loop of `trips` and of the readings around it. This function is not
-/// inlined, so the loop is in only one place and there is only one constant.
+/// Not inlined, so that the loop is in only one place and there is only one constant.
 #[inline(never)]
 fn spin(counters: &mut ThreadCounters<'_>, trips: u64, counter: usize) -> u64 {
     let [begin, end] = set::measure(counters, || loops::spin(trips));
@@ -22,7 +21,7 @@ fn known_loops() {
     let plan = set::plan("instructions:u");
     let mut counters = set::open(&plan);
     let constant = spin(&mut counters, 0, 0);
-    // The constant is two instructions around the loop, and the instructions of the readings.
+    // These are two instructions around the loop, and those of the readings.
     assert!((2..200).contains(&constant), "an empty loop counts {constant}");
     let mut random = Random::new("known_loops");
     for digits in [1, 10, 1_000, 100_000, 10_000_000] {
@@ -36,8 +35,8 @@ fn known_loops() {
     counters.close();
 }
 
-/// On this machine, each instruction takes one cycle. The cycle counter, which is a separate piece
-/// of hardware, must therefore count the same number.
+/// Each instruction takes one cycle here, so the cycle counter, which is separate hardware, counts
+/// the same.
 fn cycles_are_instructions() {
     let plan = set::plan("{cycles:u,instructions:u}");
     let mut counters = set::open(&plan);
@@ -51,8 +50,7 @@ fn cycles_are_instructions() {
     counters.close();
 }
 
-/// Counts a loop of three instructions, to show that the factor of n comes from the loop, and not
-/// from the test.
+/// A loop of three instructions shows that the factor of n comes from the loop.
 fn two_slopes() {
     let plan = set::plan("instructions:u");
     let mut counters = set::open(&plan);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::machine;
 use crate::report::{Test, tell};
 
-/// Time limit for a test that prints nothing, in guest time. Virtual time skips ahead while the
-/// guest sleeps, so only endless loops reach the limit. The host has its own limit.
+/// The limit in guest time for a test that prints nothing. Virtual time skips ahead while the guest
+/// sleeps, so only endless loops reach the limit. The host has its own limit.
 const LONGEST: Duration = Duration::from_secs(60);
 
 const OURSELVES: &str = "/proc/self/exe";
@@ -17,7 +17,7 @@ const OURSELVES: &str = "/proc/self/exe";
 pub fn main(tests: &[(usize, &[Test])]) -> ExitCode {
     machine::mount_all();
     machine::describe();
-    // The kernel passes unknown words of its command line, such as `filter=…`, in our environment.
+    // Unknown words of the kernel's command line, such as `filter=…`, are in our environment.
     let filter = std::env::var("filter").unwrap_or_default();
     if std::env::var("bench").is_ok() {
         measure();
@@ -38,7 +38,7 @@ pub fn main(tests: &[(usize, &[Test])]) -> ExitCode {
     machine::power_off()
 }
 
-/// Measures instead of testing. The child reports the results.
+/// The child reports the results.
 fn measure() -> ! {
     let worked = Command::new(OURSELVES).arg("bench").status().is_ok_and(|s| s.success());
     match worked {
@@ -57,7 +57,7 @@ fn run(name: &str) -> Result<(), String> {
     let mut command = Command::new(OURSELVES);
     command.args(["test", name]).stdin(Stdio::null()).stdout(copy).stderr(writer);
     let mut child = command.spawn().map_err(|e| format!("start: {e}"))?;
-    drop(command); // This closes our last write end, so the pipe ends with the child.
+    drop(command); // Closes our last write end, so that the pipe ends with the child.
     let (send, lines) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(reader).lines().map_while(Result::ok) {
@@ -72,7 +72,7 @@ fn run(name: &str) -> Result<(), String> {
         match lines.recv_timeout(LONGEST) {
             Ok(line) => {
                 println!("    {line}");
-                // `thread … panicked at FILE:LINE:COLUMN:`, with the message on the next line.
+                // The message is on the line after `thread … panicked at FILE:LINE:COLUMN:`.
                 if panicked && why.is_none() {
                     why = Some(line.clone());
                 }

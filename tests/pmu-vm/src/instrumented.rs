@@ -1,6 +1,5 @@
-//! Tests instrumented loops on AArch64: the agent records `tests/programs/loops_host.c`. The hits
-//! (entries) of loops equal those of the source, and the same work has the same count of
-//! instructions.
+//! Tests instrumented loops on AArch64, in `tests/programs/loops_host.c`. The hits (entries) of
+//! loops equal those of the source, and the same work has the same count of instructions.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +17,7 @@ use crate::user::user_access;
 tests![instrumented: hits_of_threads_are_exact, instructions_of_hits_are_exact,
     a_killed_program_loses_no_hit, the_log_has_places, machine_code_runs_as_often_as_it_says];
 
-/// The row of each loop of each thread, by the thread's id and the loop's id.
+/// The rows by the thread's id and the loop's id.
 type Threads = BTreeMap<u32, BTreeMap<u32, Row>>;
 
 fn run(name: &str, mode: u32, arguments: &[&str]) -> (Left, Vec<LoopFrame>) {
@@ -28,8 +27,7 @@ fn run(name: &str, mode: u32, arguments: &[&str]) -> (Left, Vec<LoopFrame>) {
     (left, frames)
 }
 
-/// Returns the frames about loops that a program has left in the files of its parts and in the
-/// pool.
+/// Reads the frames from the files of the profile's parts and from the pool.
 fn frames_of(left: &Left) -> Vec<LoopFrame> {
     let mut frames = Vec::new();
     let parts = Path::new(&left.profile).join(record::meta::PARTS_NAME);
@@ -66,7 +64,7 @@ fn threads(frames: &[LoopFrame]) -> Threads {
     all
 }
 
-/// Returns the hits of each thread's loops with the loops' ids, sorted.
+/// Returns the hits sorted, with the loops' ids.
 fn hits(threads: &Threads) -> Vec<Vec<(u32, u64)>> {
     let of = |thread: &BTreeMap<u32, Row>| {
         thread.values().map(|row| (row.id, row.words[word::HITS])).collect()
@@ -76,7 +74,7 @@ fn hits(threads: &Threads) -> Vec<Vec<(u32, u64)>> {
     all
 }
 
-/// The program runs nest(10, 3) in its main thread, and nest(10, 3) and nest(20, 3) in two others.
+/// nest(10, 3) runs in the main thread, and nest(10, 3) and nest(20, 3) in two others.
 fn hits_of_threads_are_exact() {
     user_access(false);
     for mode in [0, 1] {
@@ -94,14 +92,13 @@ fn hits_of_threads_are_exact() {
             _ => None,
         });
         let module = module.expect("a module");
-        // The clock is QEMU's virtual counter, whose frequency is 62.5 MHz.
+        // QEMU's virtual counter has 62.5 MHz.
         assert_eq!((module.ids, module.ticks_per_second), (8, 62_500_000));
         assert_eq!(module.object, format!("/bin/loops{mode}"));
     }
 }
 
-/// Ten hits of the inner loop have the same number of instructions in two threads, and twenty hits
-/// have twice as many.
+/// Twenty hits of the inner loop have twice as many instructions as ten.
 fn instructions_of_hits_are_exact() {
     user_access(false);
     let (_, frames) = run("instructions", 1, &["threads", "10", "3"]);
@@ -122,9 +119,8 @@ fn a_killed_program_loses_no_hit() {
     assert_eq!(hits(&threads), [[(0, 1), (1, 1), (2, 999)]]);
 }
 
-/// Runs a loop that the instrumenter instrumented and clang compiled. The host has counted the
-/// instructions of one iteration in the loop's machine code. 150 more iterations execute 150 times
-/// this number, and 250 more iterations 250 times.
+/// The host has counted the instructions of one iteration in the machine code of an instrumented
+/// loop. 150 more iterations execute 150 times this number.
 fn machine_code_runs_as_often_as_it_says() {
     user_access(false);
     let body = fs::read_to_string("/etc/sum.instructions").expect("what the host counted");
@@ -149,8 +145,7 @@ fn machine_code_runs_as_often_as_it_says() {
     assert_eq!(sums[2] - sums[1], 250 * body);
 }
 
-/// The addresses of all events are inside the program's text, and both begins of the inner loop
-/// have the same address.
+/// The addresses are in the program's text, and both begins of the inner loop have the same.
 fn the_log_has_places() {
     user_access(false);
     let (_, frames) = run("loops-log", 3, &["nest", "2", "1"]);
@@ -170,7 +165,7 @@ fn the_log_has_places() {
     assert!(events.iter().all(|event| text.contains(&event.address)), "{text:x?} {events:x?}");
 }
 
-/// Returns the virtual addresses of the executable segment of an ELF file (elf(5)).
+/// The virtual addresses of an ELF file's executable segment (elf(5)).
 fn text_of(elf: &[u8]) -> std::ops::Range<u64> {
     let word = |at: usize| u64::from_le_bytes(*elf[at..].first_chunk().expect("in the file"));
     let (headers, count) = (word(32) as usize, word(56) as u16 as usize);

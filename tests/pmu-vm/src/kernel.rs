@@ -5,19 +5,16 @@ use model::Source;
 
 use crate::set;
 
-/// The result of a group read.
 pub struct Group {
     pub enabled: u64,
     pub values: Vec<u64>,
 }
 
-/// Returns the number of words of a group of `n`: the number of counters, two times, and the value
-/// and the id of each counter.
+/// The number of counters, two times, and the value and the id of each counter.
 fn words(n: usize) -> usize {
     3 + 2 * n
 }
 
-/// Reads the group of `n` counters whose leader is `fd`.
 #[inline(always)]
 pub fn group(fd: i32, n: usize) -> Group {
     let mut block = [0u64; 67];
@@ -28,7 +25,6 @@ pub fn group(fd: i32, n: usize) -> Group {
     Group { enabled: block[1], values }
 }
 
-/// Makes the system call `read(2)` and nothing else.
 #[inline(always)]
 pub fn raw_read(fd: i32, block: &mut [u64; 67], n: usize) -> isize {
     let got;
@@ -41,7 +37,7 @@ pub fn raw_read(fd: i32, block: &mut [u64; 67], n: usize) -> isize {
     got
 }
 
-/// From now on, the kernel kills this process if it calls `read`, `ioctl`, `pread64` or `readv`.
+/// From now on, the kernel kills this process if it reads.
 pub fn forbid_reading() {
     let statement =
         |code: u32, k: i64| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k: k as u32 };
@@ -68,7 +64,6 @@ pub fn forbid_reading() {
     }
 }
 
-/// A counter with its page, opened for user-space reads.
 pub struct Mapped {
     pub fd: i32,
     pub page: *const u8,
@@ -76,7 +71,7 @@ pub struct Mapped {
 
 const PAGE: usize = 4096;
 
-/// Opens a group for user-space reads (bit 1 of `config1`) and maps each counter's page.
+/// Opens a group for user-space reads (bit 1 of `config1`).
 pub fn open_and_map(names: &str) -> Vec<Mapped> {
     let mut mapped: Vec<Mapped> = Vec::new();
     for counter in set::resolve(names) {

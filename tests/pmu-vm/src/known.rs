@@ -1,7 +1,6 @@
 //! Tests compensated counts: counts from which the report has subtracted the count of an empty
 //! call. The functions of the program `c/known.c` execute known numbers of instructions, from 20 to
-//! 1,000,000. The values in the report's table must be right, with the exceptions that [`exact`]
-//! describes.
+//! 1,000,000.
 //!
 //! An empty call itself executes two instructions, which set its result and return. So two
 //! instructions of each function are subtracted, too.
@@ -25,7 +24,6 @@ tests![
     estimates_under_a_budget,
 ];
 
-/// The functions of `known.c` whose number of instructions is always the same.
 const FUNCTIONS: [(&str, u64); 6] = [
     ("take_20", 20),
     ("take_100", 100),
@@ -34,21 +32,19 @@ const FUNCTIONS: [(&str, u64); 6] = [
     ("take_100000", 100_000),
     ("take_1000000", 1_000_000),
 ];
-/// The index of the function `take_any`, whose calls differ in their number of instructions.
+/// The calls of this function differ in their number of instructions.
 const ANY: usize = 6;
-/// The number of instructions of an empty function.
 const EMPTY: u64 = 2;
 const RUNS: u64 = 100;
 
-/// The row of an op in the report's table.
 struct Found {
     name: String,
     calls: u64,
     /// The number of calls in which counters were read.
     counted: u64,
-    /// The compensated total, if the row has one.
+    /// The compensated total.
     total: Option<Estimate>,
-    /// Whether the row has an interval for the total.
+    /// Whether the total has an interval.
     is_bounded: bool,
 }
 
@@ -57,7 +53,7 @@ fn op_name(profile: &Profile, key: Key) -> String {
     profile.ops.get(id).expect("the op of a row").name.clone()
 }
 
-/// Runs the program, which makes `calls` (function, number), and returns the table's rows by name.
+/// Each call in `calls` is a function and a number.
 fn run(name: &str, budget: Option<f64>, calls: &[(usize, u64)]) -> Vec<Found> {
     let mut command = Command::new("/bin/known");
     command.arg("/lib/known.so");
@@ -95,11 +91,10 @@ fn run(name: &str, budget: Option<f64>, calls: &[(usize, u64)]) -> Vec<Found> {
     found
 }
 
-/// Checks that the mean per call is exactly the function's number of instructions in at least 80 of
-/// 100 cases. In the other cases, a reading took another number of instructions than it did in the
-/// calibration. In measurements, none to six of 102 cases differed. Once, most functions of one
-/// process differed by 18 instructions. The reason is not known, and the report does not notice it.
-/// The test allows three such processes of seventeen.
+/// The mean per call is exactly the function's number of instructions in at least 80 of 100 cases.
+/// In the others, a reading took another number of instructions than in the calibration: in
+/// measurements, none to six of 102 cases. Once, most functions of one process differed by 18
+/// instructions, for an unknown reason. The test allows three such processes of seventeen.
 fn exact(name: &str) {
     let calls: Vec<(usize, u64)> = (0..FUNCTIONS.len()).map(|function| (function, 20)).collect();
     let (mut held, mut cases) = (0, 0);
@@ -132,9 +127,8 @@ fn counts_are_exact_in_user_mode() {
     exact("known-user");
 }
 
-/// With a budget, counters are read in only some calls, but the mean per call is still the
-/// function's number of instructions. All calls of a function are alike, so an estimate is right
-/// even if few calls were measured and the table has no interval.
+/// All calls of a function are alike, so an estimate is right even if few calls were measured and
+/// the table has no interval.
 fn counts_under_a_budget() {
     for user in [false, true] {
         user_access(user);
@@ -159,19 +153,19 @@ fn counts_under_a_budget() {
         println!("user {user}: of 30 totals, {} were stated, {drawn} were drawn", more.len());
         println!("instructions too many: {more:?}");
         assert!(more.len() > 10 && drawn > 5, "{} {drawn}", more.len());
-        // One process of five may differ, as [`exact`] describes.
+        // One process of five may differ, as for [`exact`].
         assert!(10 * held >= 7 * more.len(), "{held} of {}", more.len());
     }
 }
 
-/// Returns the number of instructions of a call of `take_any`, as `known.c` defines it.
+/// Returns the number of instructions of a call, as `known.c` defines it.
 fn of_any(workgroup: u64) -> u64 {
     let mixed = (workgroup as u32).wrapping_mul(0x9e37_79b1);
     2 * (u64::from(mixed >> 22) + 1) + 8
 }
 
-/// Estimates calls whose numbers of instructions differ by factors of up to 200. The estimates are
-/// right on average, and with thousands of measured calls the interval contains the total.
+/// The numbers of instructions differ by factors of up to 200. The estimates are right on average,
+/// and with thousands of measured calls the interval contains the total.
 fn estimates_under_a_budget() {
     const CALLS: u64 = 20_000;
     user_access(true);
@@ -188,7 +182,7 @@ fn estimates_under_a_budget() {
     println!("mean error {mean:.5}, standard error {standard_error:.5}");
     assert!(mean.abs() < 5.0 * standard_error, "{mean} ± {standard_error}");
 
-    // About one of 270 calls is measured. Because weights differ, a measured call counts as only
+    // About one of 270 calls is measured. With different weights, a measured call counts as only
     // 0.6 to 1 call, and an interval needs 2,000 such calls.
     const LONG: u64 = 2;
     const MANY: u64 = 80 * CALLS;
@@ -201,13 +195,12 @@ fn estimates_under_a_budget() {
         held += u64::from(total.contains(truth));
     }
     println!("{held} of {LONG} intervals hold the total");
-    // In the long run, 5 of 100 intervals do not contain the total. So in one of 400 runs of this
-    // test, neither of the two intervals contains it.
+    // Of 100 intervals, 5 do not contain the total. In one of 400 runs of this test, neither of the
+    // two does.
     assert!(held >= 1, "none of {LONG}");
 }
 
-/// Records `calls` calls of `take_any`. Returns their row, and the true number of their
-/// instructions.
+/// Returns the row of `take_any`, and the true number of instructions.
 fn estimated(calls: u64) -> (Found, f64) {
     let truth = (0..calls).map(|workgroup| of_any(workgroup) - EMPTY).sum::<u64>() as f64;
     let mut rows = run("known-any", Some(1.0), &[(ANY, calls)]);

@@ -19,9 +19,8 @@ tests![
     a_machine_of_six_and_one,
 ];
 
-/// Returns the names of twelve counters of instructions, by the event's number in the Arm manual
-/// (INST_RETIRED, 0x08), because such a raw counter never uses the cycle counter's own register.
-/// The names differ, so that messages can name each counter.
+/// INST_RETIRED has the number 0x08 in the Arm manual. Such a raw counter does not use the cycle
+/// counter's own register. The names differ, so that messages can name each counter.
 fn twelve() -> Vec<String> {
     (0..12).map(|i| format!("armv8_pmuv3/config=0x8,name=i{i}/u")).collect()
 }
@@ -37,7 +36,7 @@ fn twelve_are_refused() {
     let problem = report.together.expect_err("twelve counters do not fit six");
     println!("{}", problem.message);
     assert_eq!(problem.error.map(|e| e.kind), Some(OpenErrorKind::Invalid));
-    // The problem names exactly the set that fits: six counters work, seven do not.
+    // Six counters work, seven do not.
     let works = |n: usize| check::check(&group[..n], &Machine::here()).problem().is_none();
     assert!(works(6), "six counters fit");
     assert!(!works(7), "seven counters do not fit");
@@ -46,7 +45,6 @@ fn twelve_are_refused() {
     assert_eq!(fits, names);
 }
 
-/// Counts the same loop twice with six counters. Every count is exact.
 fn twelve_in_passes() {
     let all = twelve();
     let trips = Random::new("passes").below(1_000_000);
@@ -65,9 +63,8 @@ fn twelve_in_passes() {
     assert_eq!(counted, [2 * trips; 12]);
 }
 
-/// There are more counters than the PMU has, each in its own group. They take turns, and their
-/// coverage says so. If a count is scaled by the share of the time in which the counter ran, it is
-/// within 1 % of the true count.
+/// Each counter is in its own group. A count that is scaled by the share of the time in which the
+/// counter ran is within 1 % of the truth.
 fn twelve_take_turns() {
     let plan = Plan::new(resolve_in(&twelve(), "{", "}")).expect("twelve groups");
     let mut counters = ThreadCounters::closed();
@@ -97,8 +94,7 @@ fn twelve_take_turns() {
     counters.close();
 }
 
-/// Pinned counters do not take turns. The seventh to the twelfth counter get no hardware, so they
-/// have no values, instead of values of 0.
+/// Pinned counters do not take turns. Those without hardware have no values.
 fn pinned_without_hardware_is_missing() {
     let names: Vec<String> = twelve().iter().map(|name| format!("{name}D")).collect();
     let plan = Plan::new(resolve_in(&names, "", "")).expect("twelve groups of one pinned counter");
@@ -135,7 +131,7 @@ fn caches_and_branches_are_not_there() {
     }
 }
 
-/// The cycle counter is a separate register, so seven counters fit if one of them is cycles.
+/// The cycle counter is a separate register.
 fn a_machine_of_six_and_one() {
     let names = format!("{{cycles:u,{}}}", twelve()[..6].join(","));
     let report = check::check(&set::resolve(&names), &Machine::here());

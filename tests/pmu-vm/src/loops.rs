@@ -19,8 +19,8 @@ global_asm!(
     "  subs x0, x0, #1",
     "  b.ne 1b",
     "2: ret",
-    // The next loop has 256 instructions in each iteration. The emulator translates no-operations
-    // into nothing, so this loop can execute billions of instructions in a second.
+    // Each iteration has 256 instructions. The emulator translates no-operations into nothing, so
+    // this loop can execute billions of instructions in a second.
     ".balign 64",
     ".global pmu_vm_run",
     "pmu_vm_run:",
@@ -39,8 +39,7 @@ unsafe extern "C" {
     fn pmu_vm_run(trips: u64);
 }
 
-/// Executes 2 · `trips` + 2 instructions, including the first test and the return, but not the
-/// call.
+/// Executes 2 · `trips` + 2 instructions, without the call.
 #[inline(always)]
 pub fn spin(trips: u64) {
     // SAFETY: the function only changes a register and the flags, which any call may change.
@@ -61,8 +60,8 @@ pub fn run(trips: u64) {
     unsafe { pmu_vm_run(trips) }
 }
 
-/// Random numbers from the host's seed (splitmix64). They are not known when a test is written. The
-/// log shows the seed, so that a run can be repeated.
+/// Random numbers from the host's seed (splitmix64). The log shows the seed, so that a run can be
+/// repeated.
 pub struct Random(u64);
 
 impl Random {

@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::report::tell;
 
-/// Mounts the file systems that tests need; the initramfs contains their directories.
+/// The initramfs contains the directories.
 pub fn mount_all() {
     for (kind, place) in [
         ("proc", "/proc"),
@@ -27,7 +27,7 @@ pub fn mount_all() {
     }
 }
 
-/// Resets the sysctls that tests change to the values after boot.
+/// Resets the sysctls to their values after boot.
 pub fn reset() -> std::io::Result<()> {
     fs::write(USER_ACCESS, "0")?;
     fs::write(PARANOID, "2")
@@ -36,7 +36,6 @@ pub fn reset() -> std::io::Result<()> {
 pub const USER_ACCESS: &str = "/proc/sys/kernel/perf_user_access";
 pub const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
-/// Prints the first line of the log, which describes the machine.
 pub fn describe() {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let pmus: Vec<String> = fs::read_dir("/sys/bus/event_source/devices")
@@ -57,13 +56,12 @@ pub fn describe() {
     tell(&words);
 }
 
-/// Returns the number of CPUs of the machine.
 pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(0, usize::from)
 }
 
-/// Returns the number of counters that the driver found, including the cycle counter, from its
-/// message: `hw perfevents: enabled with armv8_pmuv3_0 PMU driver, 7 counters available`.
+/// The driver's message is `hw perfevents: enabled with armv8_pmuv3_0 PMU driver, 7 counters
+/// available`, including the cycle counter.
 fn counters() -> Option<u32> {
     // SAFETY: the first call gets no buffer; the second one writes at most as many bytes as the
     // buffer has (SYSLOG_ACTION_READ_ALL).
@@ -79,15 +77,14 @@ fn counters() -> Option<u32> {
     before.rsplit(' ').next()?.parse().ok()
 }
 
-/// Returns the host's random number for this boot, from the kernel's command line. A failing run
-/// can be repeated with `--seed`.
+/// The host's random number, from the kernel's command line.
 pub fn seed() -> u64 {
     let line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
     let word = line.split_whitespace().find_map(|word| word.strip_prefix("seed="));
     word.and_then(|word| word.parse().ok()).unwrap_or(1)
 }
 
-/// Switches the machine off, which ends the emulator.
+/// This ends the emulator.
 pub fn power_off() -> ! {
     // SAFETY: all arguments are numbers. This is process 1, and all other processes have ended or
     // may be ended.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Each test runs in its own child, so that a crash, a seccomp filter, a dropped privilege or a
-//! sysctl of one test does not affect the next. [`report`] describes the lines.
+//! sysctl does not affect the next. [`report`] describes the lines.
 
 #[cfg(not(all(target_arch = "aarch64", target_os = "linux")))]
 compile_error!("the guest is AArch64 Linux; build it with: cargo xtask pmu-vm");
@@ -36,7 +36,7 @@ use std::process::ExitCode;
 
 use crate::report::Test;
 
-/// All tests in the order in which they run, with the number of CPUs that the machine must have.
+/// Each list of tests has the number of CPUs that the machine must have.
 const TESTS: &[(usize, &[Test])] = &[
     (1, exact::TESTS),
     (1, user::TESTS),

@@ -1,5 +1,4 @@
-//! Compares counts with those of PAPI, which is independent code: Debian's library counts the same
-//! loop in the same machine (`c/papi.c`).
+//! Compares counts with those of PAPI of Debian, which counts the same loop (`c/papi.c`).
 
 use std::process::Command;
 
@@ -9,7 +8,7 @@ use crate::set;
 
 tests![peer: papi_agrees];
 
-/// Returns PAPI's count for each number of trips, including PAPI's own instructions.
+/// The counts include PAPI's own instructions.
 fn papi(trips: &[u64]) -> Vec<u64> {
     let output = Command::new("/bin/papi")
         .args(trips.iter().map(u64::to_string))
@@ -22,8 +21,7 @@ fn papi(trips: &[u64]) -> Vec<u64> {
     counts
 }
 
-/// Both counts are exact except for the cost of a reading itself, which is measured with zero
-/// trips.
+/// The cost of a reading itself is measured with zero trips.
 fn papi_agrees() {
     let mut random = Random::new("papi");
     let mut trips = vec![0, 0];

@@ -13,12 +13,12 @@ use crate::{machine, set};
 
 tests![permission: user_mode_at_level_2, nothing_at_level_3, no_capability_no_kernel_part];
 
-/// Sets perf_event_paranoid. Requires root.
+/// This requires root.
 fn paranoid(level: i32) {
     fs::write(machine::PARANOID, level.to_string()).expect("set perf_event_paranoid as root");
 }
 
-/// Drops root permanently. Every test is a separate process.
+/// The change is permanent, because every test is a separate process.
 fn become_nobody() {
     // SAFETY: the calls take numbers and a null list of length 0, and there is no other thread.
     unsafe {
@@ -29,7 +29,7 @@ fn become_nobody() {
     }
 }
 
-/// Returns the kernel's error for opening the counter, or `None` if it could be opened.
+/// Returns the kernel's error, or `None` if the counter could be opened.
 fn refusal(name: &str) -> Option<OpenErrorKind> {
     let counters = set::resolve(name);
     let Source::Perf(attr) = &counters[0].source else { panic!("{name} is not a perf counter") };
@@ -43,8 +43,8 @@ fn refusal(name: &str) -> Option<OpenErrorKind> {
     }
 }
 
-/// This function is not inlined, so that all calls measure the same copy of the code between the
-/// readings. The counts of two copies differed by 47 instructions.
+/// Not inlined, so that calls measure the same copy of the code. Two copies differed by 47
+/// instructions.
 #[inline(never)]
 fn spin(counters: &mut ThreadCounters<'_>, trips: u64) -> u64 {
     let [begin, end] = set::measure(counters, || loops::spin(trips));

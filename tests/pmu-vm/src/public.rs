@@ -1,5 +1,4 @@
-//! Tests the public interface for counting as its documentation shows it, with a closure and
-//! counter names.
+//! Tests the public interface for counting, with a closure and counter names.
 
 use measure::Counters;
 use measure::ErrorKind;
@@ -10,8 +9,7 @@ use crate::user::user_access;
 
 tests![public: a_closure, more_than_there_are];
 
-/// Counts are exact both by reads and in user mode. Dropping the counters frees the PMU for the
-/// next ones, which need all of it.
+/// Dropping the counters frees the PMU for the next ones, which need all of it.
 fn a_closure() {
     let mut random = Random::new("closure");
     for on in [false, true] {
@@ -30,8 +28,7 @@ fn a_closure() {
     }
 }
 
-/// If there are too many counters, the error names the set that fits. With multiplexing, they can
-/// be opened, and have no exact values, but estimates within 1 %.
+/// With multiplexing, there are no exact values, but estimates within 1 %.
 fn more_than_there_are() {
     user_access(false);
     let names: Vec<String> =

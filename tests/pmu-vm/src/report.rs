@@ -9,8 +9,7 @@
 //! pmu-vm ⇥ end ⇥ ran=12 ⇥ failed=1
 //! ```
 //!
-//! Any other line is only for people. `end` comes last, so that the host can distinguish a guest
-//! that died from a guest that had nothing to report.
+//! Any other line is only for people. `end` comes last, so that the host notices a guest that died.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -34,7 +33,7 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-/// Sends one line to the host, in one write.
+/// Sends a line to the host, in one write.
 pub fn tell(words: &[&str]) {
     let mut line = String::from("pmu-vm");
     for word in words {
@@ -42,11 +41,11 @@ pub fn tell(words: &[&str]) {
         line.push_str(&word.replace(['\t', '\n', '\r'], " "));
     }
     line.push('\n');
-    // The console is the only output, so an error of the console cannot be reported.
+    // The console is the only output.
     let _ = std::io::stdout().write_all(line.as_bytes());
 }
 
-/// Reports the measurements. This function is called in the child.
+/// The child calls this.
 pub fn bench(rows: &[Row]) -> ExitCode {
     for row in rows {
         tell(&["bench", &row.name, &format!("{:.2}", row.instructions)]);
@@ -54,7 +53,7 @@ pub fn bench(rows: &[Row]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs one test of the table. This function is called in the child.
+/// The child calls this.
 pub fn run_here(tests: &[(usize, &[Test])], name: &str) -> ExitCode {
     match tests.iter().flat_map(|(_, tests)| *tests).find(|test| test.name == name) {
         Some(test) => {

@@ -11,12 +11,11 @@ pub fn resolve(names: &str) -> Vec<Counter> {
     Resolver::new(&machine).resolve(names).unwrap_or_else(|e| panic!("resolve {names}: {e}"))
 }
 
-/// Resolves counter names to a plan.
 pub fn plan(names: &str) -> Plan {
     Plan::new(resolve(names)).unwrap_or_else(|e| panic!("plan {names}: {e}"))
 }
 
-/// Opens the counters and warms them up, so that every page that a reading touches is present.
+/// Warms the counters up, so that every page that a reading touches is present.
 pub fn open(plan: &Plan) -> ThreadCounters<'_> {
     let mut counters = ThreadCounters::closed();
     counters.open(plan).unwrap_or_else(|e| panic!("{e}"));
@@ -27,7 +26,7 @@ pub fn open(plan: &Plan) -> ThreadCounters<'_> {
     counters
 }
 
-/// Returns two readings around `work`. Their difference includes the readings' own cost.
+/// The difference includes the readings' own cost.
 #[inline(always)]
 pub fn measure(counters: &mut ThreadCounters<'_>, work: impl FnOnce()) -> [Readings; 2] {
     let mut readings = [const { Readings::new() }; 2];

@@ -16,8 +16,7 @@ use counters::{Plan, ReadStatus, Readings, ThreadCounters};
 
 use crate::{kernel, set, user};
 
-/// The groups of one to four counters that are measured. One of the six event counters is left for
-/// the measurement itself.
+/// One of the six event counters is left for the measurement itself.
 const SETS: [&str; 4] = [
     "instructions:u",
     "{instructions:u,cycles:u}",
@@ -34,14 +33,12 @@ unsafe extern "C" {
     fn pmu_vm_c_group_pair(pages: *const *const u8, n: u64) -> u64;
 }
 
-/// One row of the results.
 pub struct Row {
     pub name: String,
     pub instructions: f64,
 }
 
-/// Returns the number of instructions of one `pair`. The smallest of some batches is used, because
-/// a timer interrupt can only add instructions.
+/// The smallest of some batches, because a timer interrupt can only add instructions.
 fn cost(outer: &mut ThreadCounters<'_>, mut pair: impl FnMut() -> u64) -> f64 {
     let mut batch = |pair: &mut dyn FnMut() -> u64| {
         (0..BATCHES)
@@ -78,7 +75,6 @@ fn bare(fd: i32, state: &mut [[u64; 67]; 2], n: usize) -> u64 {
     (0..n).map(|i| end[3 + 2 * i].wrapping_sub(begin[3 + 2 * i])).sum()
 }
 
-/// Measures all rows.
 pub fn rows() -> Vec<Row> {
     user::user_access(true);
     let outer = set::plan("instructions").kernel_reads_only();

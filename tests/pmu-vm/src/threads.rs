@@ -21,8 +21,8 @@ fn read(counters: &mut ThreadCounters<'_>) -> Readings {
     readings
 }
 
-/// Runs `test` with the id of a worker thread, and with a function that lets the worker run a
-/// number of loop trips and waits until they are done.
+/// `test` gets the worker's id, and a function that lets the worker run a number of loop trips and
+/// waits for them.
 fn with_worker(test: impl FnOnce(i32, &dyn Fn(u64))) {
     let (order, orders) = mpsc::channel::<u64>();
     let (done, reports) = mpsc::channel::<i32>();
@@ -46,8 +46,7 @@ fn plan() -> Plan {
     set::plan("instructions:u")
 }
 
-/// Counts the worker from this thread. The worker needs up to a few hundred instructions for the
-/// channel, more or fewer if it waits or does not, but its loop does not vary.
+/// The worker needs up to a few hundred instructions for the channel, but its loop does not vary.
 fn another_threads_work_is_its_own() {
     let plan = plan();
     with_worker(|worker, work| {
@@ -73,7 +72,6 @@ fn another_threads_work_is_its_own() {
     });
 }
 
-/// A thread that waits counts nothing, whatever this thread does.
 fn our_work_is_not_theirs() {
     let plan = plan();
     with_worker(|worker, work| {

@@ -1,6 +1,6 @@
-//! Tests that need two CPUs. The emulator has one clock for both CPUs, so a count also contains
-//! what the other CPU executed in the meantime. Counts here are therefore never too small, and the
-//! smallest of many short attempts is correct.
+//! Tests that need two CPUs. The emulator has one clock for both, so a count also contains what the
+//! other CPU executed meanwhile. Counts are therefore not too small, and the smallest of many short
+//! attempts is correct.
 
 use counters::ThreadCounters;
 
@@ -11,7 +11,6 @@ use crate::user::{self, user_access};
 
 tests![two_cpus: migration_loses_nothing, user_reads_follow_the_thread];
 
-/// Moves this thread to a CPU.
 fn go_to(cpu: usize) {
     // SAFETY: a set of CPUs is plain bits, and the call reads a set of the given size.
     let moved = unsafe {
@@ -24,7 +23,7 @@ fn go_to(cpu: usize) {
     assert_eq!(unsafe { libc::sched_getcpu() }, cpu as i32);
 }
 
-/// Moves to the other CPU and back, with a part of the work on each CPU. Returns the count.
+/// A part of the work is on each CPU.
 #[inline(never)]
 fn travel(counters: &mut ThreadCounters<'_>, trips: [u64; 2]) -> u64 {
     let [begin, end] = set::measure(counters, || {
@@ -45,7 +44,7 @@ fn migration_loses_nothing() {
     counters.close();
 }
 
-/// After each move, the counter is a register of the other CPU, and its number may have changed.
+/// After a move, the counter is a register of the other CPU, and its number may have changed.
 fn user_reads_follow_the_thread() {
     user_access(true);
     go_to(0);

@@ -23,14 +23,13 @@ tests![
     closing_frees_the_counters,
 ];
 
-/// Enables or disables user-space reads, which Debian's kernel disables by default.
+/// Debian's kernel disables user-space reads by default.
 pub fn user_access(on: bool) {
     fs::write(machine::USER_ACCESS, if on { "1" } else { "0" })
         .expect("set perf_user_access as root");
 }
 
-/// Returns the names of `n` counters of instructions that can be read in user mode and do not use
-/// the cycle counter. Their names differ.
+/// These counters of instructions do not use the cycle counter. Their names differ.
 fn many(n: usize) -> Vec<String> {
     (0..n).map(|i| format!("armv8_pmuv3/event=0x8,rdpmc=1,name=i{i}/u")).collect()
 }
@@ -47,13 +46,12 @@ fn leader(counters: &ThreadCounters<'_>) -> i32 {
     counters.descriptors().next().expect("a counter is open")
 }
 
-/// A reading is repeated if the kernel writes the page during the reading, at an overflow or a
-/// context switch. The repetition takes fewer instructions than this.
+/// A reading is repeated if the kernel writes the page meanwhile, at an overflow or a context
+/// switch. This takes fewer instructions.
 const REPEATED: u64 = 150;
 
-/// Checks that `measure` never returns less than `expected`, and that it returns exactly `expected`
-/// at least once. Only a repeated reading may return more, and three readings in a row are hardly
-/// ever all repeated.
+/// At least one of three readings returns exactly `expected`. A repeated reading returns more, and
+/// three in a row are hardly ever repeated.
 fn exactly(expected: u64, mut measure: impl FnMut() -> u64) {
     let counted = [(); 3].map(|()| {
         let counted = measure();
@@ -71,8 +69,8 @@ fn spin(counters: &mut ThreadCounters<'_>, trips: u64, counter: usize) -> u64 {
     end.since(&begin, counter).expect("the counter was read")
 }
 
-/// Counts are as exact as with group reads, but the constant is another one. This also holds
-/// directly after opening, when the hardware counter starts half of its range below zero.
+/// Counts are exact directly after opening, when the hardware counter starts half of its range
+/// below zero.
 fn known_loops() {
     user_access(true);
     let names = "{instructions:u,cycles:u,r8:u,r11:u}";
@@ -99,8 +97,8 @@ fn known_loops() {
     counters.close();
 }
 
-/// Reads without the kernel, runs a loop of n trips, and reads by the kernel, and then in the other
-/// order. The difference is always 2 n plus the same constant.
+/// Reads without the kernel and by the kernel around a loop of n trips, in both orders. The
+/// difference is 2 n plus the same constant.
 fn equal_to_read() {
     user_access(true);
     let plan = set::plan("{instructions:u,r8:u}");
@@ -139,8 +137,7 @@ fn equal_to_read() {
     counters.close();
 }
 
-/// The times enabled and running of our reading are between those of a kernel's reading before it
-/// and one after it.
+/// Our times are between those of a kernel's reading before and one after.
 fn times_are_the_kernels() {
     user_access(true);
     let plan = set::plan("instructions:u");
@@ -162,9 +159,9 @@ fn times_are_the_kernels() {
     counters.close();
 }
 
-/// Counts this thread's system calls with the kernel's own tracepoint. During our readings, it
-/// counts one call, which is the second reading of the tracepoint itself. During readings by
-/// `read`, it also counts each of these readings, which shows that the tracepoint works.
+/// The kernel's own tracepoint counts this thread's system calls. During our readings, it counts
+/// the second reading of itself. During readings by `read`, it also counts these, which shows that
+/// the tracepoint works.
 fn no_system_call() {
     user_access(true);
     let calls = set::plan("raw_syscalls:sys_enter");
@@ -187,8 +184,7 @@ fn no_system_call() {
     calls.close();
 }
 
-/// Reads counters after the system calls for reading were forbidden. If a reading made one, the
-/// kernel would kill the process.
+/// If a reading made a system call for reading, the kernel would kill the process.
 fn no_system_call_under_seccomp() {
     user_access(true);
     let plan = set::plan("{instructions:u,cycles:u,r8:u,r11:u}");
@@ -197,11 +193,11 @@ fn no_system_call_under_seccomp() {
     let trips = Random::new("seccomp").below(100_000);
     kernel::forbid_reading();
     assert_eq!(spin(&mut counters, trips, 0), 2 * trips + constant);
-    // Nothing is closed, because that needs an ioctl. The process ends here.
+    // Closing needs an ioctl.
 }
 
 /// The kernel starts a counter of 32 bits at half of its range, and resets it in the interrupt of
-/// its overflow. Our readings agree with the kernel's before, across and after the overflow.
+/// its overflow.
 fn across_the_overflow() {
     user_access(true);
     let plan = set::plan("instructions:u");
@@ -216,7 +212,7 @@ fn across_the_overflow() {
         assert!(apart < 1_000, "our count is {apart:#x} below the kernel's {kernels:#x}");
         (kernels, apart)
     };
-    // The first reading touches new pages of the stack, so its result is not used.
+    // The first reading touches new pages of the stack.
     both(&mut counters);
     let (mut total, constant) = both(&mut counters);
     let run = |counters: &mut ThreadCounters<'_>, trips| {
@@ -224,7 +220,7 @@ fn across_the_overflow() {
         end.since(&begin, 0).expect("the counter was read")
     };
     let empty = run(&mut counters, 0);
-    // The total passes three overflows, each after half of the range, and goes beyond 2³².
+    // The counter overflows three times, each after half of the range, and passes 2³².
     while total < 0x1_9000_0000 {
         let trips = 100_000 + random.below(300_000);
         exactly(256 * trips + empty, || run(&mut counters, trips));
@@ -239,8 +235,8 @@ fn across_the_overflow() {
     counters.close();
 }
 
-/// If user-space reads are disabled, the counts are the same, and each reading asks the kernel.
-/// (The counters' pages still allow such reads, but contain no counter's number.)
+/// If user-space reads are disabled, each reading asks the kernel. (The counters' pages still allow
+/// such reads, but contain no counter's number.)
 fn off_means_read() {
     user_access(false);
     let calls = set::plan("raw_syscalls:sys_enter");
@@ -264,9 +260,7 @@ fn off_means_read() {
     counters.close();
 }
 
-/// Twelve counters, each in its own group, take turns on six hardware counters. Counters that are
-/// not on the CPU at the moment are read by the kernel, and the times show how long each was
-/// counting.
+/// Twelve counters, each in its own group, take turns on six hardware counters.
 fn taken_turns_are_known() {
     user_access(true);
     let names: Vec<String> = many(12).iter().map(|name| format!("{{{name}}}")).collect();
@@ -294,8 +288,8 @@ fn taken_turns_are_known() {
     counters.close();
 }
 
-/// The CPU's registers contain the counts of the running thread. If another thread read this
-/// thread's counters without the kernel, it would get its own counts, so it must ask the kernel.
+/// The CPU's registers contain the counts of the running thread. Another thread that read them
+/// would get its own counts.
 fn another_thread_asks_the_kernel() {
     user_access(true);
     let plan = set::plan("instructions:u");
@@ -311,13 +305,12 @@ fn another_thread_asks_the_kernel() {
         });
         other.join().expect("the other thread ends")
     });
-    // While the other thread counts, this thread only waits for it.
     assert!((here..here + 100_000).contains(&theirs), "{theirs} read elsewhere, {here} before");
     counters.close();
 }
 
-/// If a counter's page is still mapped, the counter continues to count after its descriptor was
-/// closed. Six such counters would leave no hardware counter for the next six.
+/// A counter whose page is still mapped continues to count after its descriptor was closed. Six
+/// such counters would leave no hardware for the next six.
 fn closing_frees_the_counters() {
     user_access(true);
     let six = format!("{{{}}}", many(6).join(","));
@@ -331,8 +324,7 @@ fn closing_frees_the_counters() {
         assert_eq!(whole(&mut counters), Coverage::Whole);
         counters.close();
     }
-    // If the pages stay mapped, the next six counters get no hardware. So the test can detect the
-    // problem.
+    // Pages that stay mapped leave no hardware, so the test can detect the problem.
     let pages = kernel::open_and_map(&six);
     pages.iter().for_each(|page| page.close());
     let mut counters = ThreadCounters::closed();

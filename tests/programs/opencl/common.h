@@ -15,7 +15,6 @@
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 
-// Ends the program unless the call succeeds.
 #define OK(call)                                                                          \
     do {                                                                                  \
         cl_int code_ = (call);                                                            \

@@ -151,7 +151,7 @@ static void unfinished(void) {
     fprintf(out, "released\n");
 }
 
-/* Enqueues a command that cannot begin, because the event for which it waits has failed. */
+/* The event for which the command waits has failed. */
 static void failed(void) {
     cl_int code;
     cl_command_queue queue = make_queue(0);
@@ -205,8 +205,7 @@ static void forks(void) {
 int main(int argc, char **argv) {
     if (argc < 3)
         return 2;
-    // The file has no buffer in the process, so that a child cannot write the buffer's content a
-    // second time.
+    // Without the file's buffer, a child cannot write the buffer's content a second time.
     out = fopen(argv[1], "w");
     setvbuf(out, NULL, _IONBF, 0);
     open_device();

@@ -39,7 +39,6 @@ int main(int argc, char **argv) {
         a[i] = i;
         b[i] = 1000000 - 3 * i;
     }
-    // If times are not requested, the program asks for no events.
     cl_event event = NULL, *wanted = with_times ? &event : NULL;
     OK(clEnqueueWriteBuffer(queue, buffers[0], CL_FALSE, 0, bytes, a, 0, NULL, wanted));
     finish("write", event);

@@ -6,8 +6,8 @@
 
 static FILE *out;
 
-// Returns the reference count of an event after the implementation's own threads have released
-// their references. This is assumed when the count has not changed for 50 ms.
+// Waits until the implementation's own threads have released their references. This is assumed when
+// the count has not changed for 50 ms.
 static cl_uint settled(cl_event event) {
     cl_uint last = 0, references = 0;
     for (int same = 0; same < 5; ++same) {
@@ -90,8 +90,7 @@ int main(int argc, char **argv) {
     cl_kernel kernel = make_kernel("grow");
     size_t global = 16, zero = 0;
     cl_event event = (cl_event)(size_t)0x1234;
-    // These calls fail. Their errors, and the values that they leave in the program's variables,
-    // are written to the file.
+    // These calls fail. What they leave in the program's variables is written, too.
     code = clEnqueueNDRangeKernel(plain, kernel, 1, NULL, &global, NULL, 0, NULL, &event);
     fprintf(out, "kernel without arguments: %d, %p\n", code, (void *)event);
     OK(clSetKernelArg(kernel, 0, sizeof buffer, &buffer));

@@ -1,8 +1,8 @@
 /* A library for an imaginary accelerator, and its profiler plugin in the same file. A program calls
- * `accelerator_launch(NAME)`, which "runs" a kernel of that name on the device. From the ids that
- * its host pushes on the calling thread, the plugin knows which op launched the kernel, and writes
- * this as `External id`. The plugin uses nothing else of the host, so a test can compare the name
- * of a kernel with the op to which it is linked.
+ * `accelerator_launch(NAME)`, which "runs" a kernel of that name. From the ids that its host pushes
+ * on the calling thread, the plugin knows which op launched the kernel, and writes this as
+ * `External id`. A test can compare the name of a kernel with the op to which it is linked.
+ *
  *
  * -DNO_IDS leaves out the functions for ids. With -DFAULTS, each of them faults on 64 new pages. */
 #define _GNU_SOURCE
@@ -52,7 +52,7 @@ KINETO_PLUGIN_EXPORT void accelerator_launch(const char* name) {
   launch->end = now();
 }
 
-/* Returns how many ids were pushed to the plugin in this process, and how many were popped. */
+/* Returns how many ids were pushed in this process, and how many were popped. */
 KINETO_PLUGIN_EXPORT void accelerator_ids(unsigned both[2]) { both[0] = pushes, both[1] = pops; }
 
 static int create(KinetoPlugin_ProfilerCreate_Params* params) {

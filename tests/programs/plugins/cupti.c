@@ -67,13 +67,12 @@ static requested ask;
 static completed give;
 static uint8_t kinds[64];
 static int subscribers;
-/* The subscriber's callback. */
 static void (*called)(void *, uint32_t, uint32_t, const void *);
 static size_t dropped;
 static uint64_t op;
 
-/* The buffer that is being filled, the offsets and the number of its records, the bytes that they
- * use, its size, and the index of the record that was read last. */
+/* The buffer that is being filled, the offsets and the number of its records, the bytes that
+ * they use, its size, and the index of the record that was read last. */
 static uint8_t *buffer;
 static size_t places[30000], count, used, size, current;
 /* The mistake that cuptiActivityGetNextRecord makes. */
@@ -195,7 +194,7 @@ int cuptiActivityGetNextRecord(uint8_t *from, size_t valid, uint8_t **record) {
     return SUCCESS;
 }
 
-/* Gives the buffer back to the plugin, and says that `more` bytes beyond its records are valid. */
+/* Says that `more` bytes beyond the records are valid. */
 static void hand_over(size_t more) {
     if (buffer != NULL) give(NULL, 0, buffer, size, used + more);
     buffer = NULL;
@@ -208,8 +207,8 @@ int cuptiActivityFlushAll(uint32_t flag) {
     return SUCCESS;
 }
 
-/* Returns memory for a record of this kind and size; NULL if the plugin provides no buffer. A
- * record of a kind that is not collected is written to a buffer that nobody reads. */
+/* NULL if the plugin provides no buffer. A record of a kind that is not collected goes to a
+ * buffer that nobody reads. */
 static uint8_t *record(uint32_t kind, size_t bytes) {
     static uint8_t nowhere[256];
     size_t most = 0;
@@ -367,8 +366,7 @@ static void normal(void) {
     kernel(7, 8, "double_plus_one", begin + 7600, 50, 22);
     kernel(11, 8, "double_plus_one", 0, 0, 0);
     hand_over(0);
-    /* CUPTI may free a kernel's name after it has given back the buffer that refers to the name. So
-     * the name is overwritten here. */
+    /* CUPTI may free a kernel's name after it has given back the buffer that refers to it. */
     memset(gone, 'x', sizeof gone - 1);
 }
 
@@ -406,22 +404,21 @@ static void ranges(void) {
 }
 
 static void garbage(void) {
-    /* Makes a record of a kernel with less than half of its bytes, and one of an unknown kind. */
+    /* A record of a kernel with less than half of its bytes, and one of an unknown kind. */
     record(10, 96);
     record(5000, 64);
     hand_over(0);
-    /* Gives back a buffer, and says that its valid bytes end beyond the buffer. */
+    /* The valid bytes end beyond the buffer. */
     record(5, 40);
     hand_over((size_t)1 << 30);
-    /* cuptiActivityGetNextRecord makes three mistakes: the second record is outside of the buffer;
-     * it is the first record again; the function fails. */
+    /* The second record is outside of the buffer; it is the first again; the function fails. */
     for (trick = OUTSIDE; trick <= FAILING; trick++) {
         call(1, 3, now(), 0);
         call(2, 3, now(), 0);
         hand_over(0);
     }
     trick = RIGHT;
-    /* Gives back a buffer that the plugin never provided, and a null pointer. */
+    /* A buffer that the plugin did not provide, and a null pointer. */
     static uint8_t foreign[64];
     give(NULL, 0, foreign, sizeof foreign, sizeof foreign);
     give(NULL, 0, NULL, 0, 0);

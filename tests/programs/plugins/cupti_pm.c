@@ -51,7 +51,7 @@ static struct device {
     int is_enabled, runs, fetched, fetches, is_clear;
     size_t image;
 } devices[2];
-/* The number of objects of hosts and devices that were made and not given back. */
+/* Objects of hosts and devices that were not given back. */
 static int made;
 static int says_contexts;
 #ifdef WITH_RANGES
@@ -62,8 +62,7 @@ static int wants_launches(uint32_t domain, uint32_t id);
 
 #define SIZE(bytes) \
     if (p[0] != (bytes) || p[1] != 0) return INVALID
-/* The handle of a device's object is the address of the device; the handle of a host's object is
- * the address of `made`. */
+/* Handles: the address of a device; for a host's object, that of `made`. */
 #define DEVICE(word)                                        \
     struct device *device = (struct device *)(size_t)(word); \
     if (device != &devices[0] && device != &devices[1]) return INVALID
@@ -80,7 +79,7 @@ int cuptiEnableCallback(uint32_t enable, void *subscriber, uint32_t domain, uint
     return SUCCESS;
 }
 
-/* The handle of a context is the number of its device plus 100. */
+/* A context's handle is the number of its device plus 100. */
 int cuptiGetDeviceId(void *context, uint32_t *device) {
     *device = (uint32_t)((size_t)context - 100);
     return SUCCESS;
@@ -141,7 +140,6 @@ int cuptiProfilerHostDeinitialize(uint64_t *p) {
     return SUCCESS;
 }
 
-/* Returns the index of a name in `known`, or -1. */
 static int place(const char *name) {
     for (int i = 0; i < 4; i++)
         if (strcmp(known[i], name) == 0) return i;
@@ -246,8 +244,8 @@ int cuptiPmSamplingStop(uint64_t *p) {
     return SUCCESS;
 }
 
-/* Writes an image of samples. Its words are: MAGIC, the device, the first sample, the number of
- * samples, and whether there is a sample of no length. */
+/* An image of samples: MAGIC, the device, the first sample, the number of samples, and whether
+ * there is a sample of no length. */
 int cuptiPmSamplingDecodeData(uint64_t *p) {
     SIZE(45);
     DEVICE(p[2]);
@@ -306,7 +304,7 @@ int cuptiProfilerHostEvaluateToGpuValues(uint64_t *p) {
     return SUCCESS;
 }
 
-/* Runs the scenario if it belongs to this file. Returns whether it does. */
+/* Returns whether the scenario belongs to this file. */
 static int counters(const char *scenario) {
     int is_silent = strcmp(scenario, "silent") == 0;
 #ifdef WITH_RANGES

@@ -58,28 +58,28 @@ WORDS(cuptiRangeProfilerGetCounterDataInfo);
 int cuptiGetContextId(void *context, uint32_t *id);
 int double_op(int device);
 
-/* The state of a context. The context's handle is the number of its device plus 100. */
+/* A context's handle is the number of its device plus 100. */
 static struct ranges {
     int is_enabled, is_set, runs, is_pushed, is_user, is_clear, count;
     size_t length;
     uint64_t most;
     uint8_t *data;
-    /* The number of each range's kernel, and the number of kernels in each range. */
+    /* The number of each range's kernel, and the kernels in each range. */
     int kernels[600], sizes[600];
 } contexts[2];
 static uint8_t wanted[1024];
 static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t ids[2] = {1, 2};
 static int is_capturing;
-/* Whether another thread has launched `awaited`, and whether the kernel of `late`, which waits for
- * this, was launched. */
+/* Whether another thread has launched `awaited`, and whether the kernel of `late`, which waits
+ * for this, was launched. */
 static volatile int is_launched, waits_for_launch;
 
 #define RANGES(word)                                          \
     struct ranges *context = (struct ranges *)(size_t)(word); \
     if (context != &contexts[0] && context != &contexts[1]) return INVALID
 
-/* Checks the size of a struct. It is `now` in CUDA 13.5, and `then` in CUDA 12.6. */
+/* The size is `now` in CUDA 13.5, and `then` in CUDA 12.6. */
 #ifdef CUDA12
 #define SINCE(now, then) SIZE(then)
 #else
@@ -158,8 +158,8 @@ int cuptiRangeProfilerSetConfig(uint64_t *p) {
     int is_kernel = range == 1 && replay == 2, is_user = range == 2 && replay == 3;
     if (p[3] != 40 || p[5] != context->length || (!is_kernel && !is_user) || p[8] != context->most) return INVALID;
     if (levels != 1 || least != 1 || p[10] != 0 || level != 1 || context->runs) return INVALID;
-    /* If the counters of a user's range need more than one pass, the range is refused, because the
-     * user would have to run the work again. */
+    /* More than one pass is refused for a user's range: the user would have to run the work
+     * again. */
     if (is_user && ((const uint8_t *)(size_t)p[4])[39] != 1) return INVALID;
     context->data = (uint8_t *)(size_t)p[6];
     context->is_user = is_user;
@@ -217,16 +217,16 @@ int cuptiRangeProfilerStop(uint64_t *p) {
     RANGES(p[2]);
     if (!context->runs || context->is_pushed) return INVALID;
     if (is_capturing) made += 1000;
-    /* Like CUPTI, this function waits until the device has run its kernels. */
+    /* Like CUPTI, this function waits for the kernels. */
     wait_for_launch(waits_for_launch);
     context->runs = 0;
-    /* The pass of a user's range is complete, and the next pass needs a new configuration. */
+    /* The next pass needs a new configuration. */
     if (context->is_user) context->is_set = 0;
     ((uint8_t *)p)[40] = context->count > 0;
     return SUCCESS;
 }
 
-/* Writes the counter data: the word MAGIC and the address of the context. */
+/* MAGIC and the address of the context. */
 int cuptiRangeProfilerDecodeData(uint64_t *p) {
     SIZE(32);
     RANGES(p[2]);
@@ -275,14 +275,12 @@ struct callback {
 
 static pthread_t other;
 static int kernel_number;
-/* The stream of the launches. */
 static size_t stream;
 
 static void *launch_awaited(void *unused);
 
-/* Acts as a program that calls a function of the driver on a device. The call launches `kernels`
- * kernels and returns `code`. Before and after it, the subscriber's callback is called, if it was
- * enabled for the function. */
+/* A program calls a function of the driver, which launches `kernels` kernels and returns `code`.
+ * The subscriber's callback comes before and after it, if it was enabled. */
 static void drive(uint32_t function, int device, uint32_t correlation, const char *name, int kernels, int code) {
     uint64_t user = 0;
     /* The beginnings of cuLaunchKernel_params, CUlaunchConfig, cuLaunchKernelEx_params and cuGraphLaunch_params. */
@@ -330,14 +328,13 @@ static void *launch_awaited(void *unused) {
     return unused;
 }
 
-/* Destroys a device's context. The subscriber hears of it only if `is_told`. A later context has
- * the same address and another number. */
+/* The subscriber hears of it only if `is_told`. A later context has the same address and another
+ * number. */
 static void destroy(int device, int is_told) {
     void *data[3] = {(void *)(size_t)(100 + device), NULL, NULL};
     if (is_told) called(NULL, 3, 2, data);
     if (contexts[device].is_enabled && is_told) made += 100;
-    /* If the context has an object for counting in ranges, the object is destroyed with the
-     * context. */
+    /* The object for counting in ranges is destroyed with its context. */
     if (contexts[device].is_enabled) made--;
     contexts[device].is_enabled = 0;
     ids[device] += 2;

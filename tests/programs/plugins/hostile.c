@@ -9,8 +9,8 @@
 
 enum { CLOSES_AND_HANGS, FLOODS, DRIPS, FORKS, FORKS_AND_HANGS, EXITS, RAISES, STOPS, JUMPS };
 
-/* Writes to every descriptor that may be the pipe for answers. Descriptors below 100 may belong to
- * the program that runs the tests. */
+/* One of the descriptors may be the pipe for answers. Those below 100 may belong to the program
+ * that runs the tests. */
 static void write_to_all(const char* text, size_t length) {
   for (int fd = 100; fd < 256; fd++) {
     ssize_t ignored = write(fd, text, length);

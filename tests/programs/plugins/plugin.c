@@ -16,12 +16,12 @@
 #define NAME "kernel of a test"
 #endif
 
-/* This value is added to all times, in ns since 1970. */
+/* This is added to all times, in ns since 1970. */
 #ifndef BASE
 #define BASE 0LL
 #endif
 
-/* The mistakes. -DMISTAKE=4 makes the plugin make the fourth one, and so on. */
+/* -DMISTAKE=4 makes the plugin make the fourth one, and so on. */
 enum {
   NONE,
   REGISTER_FAILS,
@@ -193,7 +193,7 @@ static int process(KinetoPlugin_ProfilerProcessEvents_Params* params) {
   int added;
   IF(NULL_EVENT) added = b->addEvent(h, NULL);
   else added = b->addEvent(h, &kernel);
-  /* Few plugins check the result of addEvent, so this plugin continues with some mistakes. */
+  /* Few plugins check the result of addEvent. */
   if (added == 0 || MISTAKE == SMALL_EVENT) {
     IF(NULL_NAME) b->setLastEventName(h, NULL);
     else IF(NAMELESS) {}
@@ -220,8 +220,7 @@ static int process(KinetoPlugin_ProfilerProcessEvents_Params* params) {
   return 0;
 }
 
-/* Uses the trace builder after the call for which it is valid, as a plugin with its own thread
- * might. */
+/* Too late for the trace builder, as from a plugin's own thread. */
 KINETO_PLUGIN_EXPORT int plugin_late(void) {
   return last ? copy.setLastEventName(copy.pTraceBuilderHandle, "too late") : 1;
 }

@@ -1,6 +1,6 @@
 // A plugin whose functions do not return normally. `throws_at` or the environment variable
-// THROWS_AT=FUNCTION:WHAT selects which function, and what it does. If neither is used, all
-// functions return. With -DIN_CONSTRUCTOR, the plugin throws while it is loaded.
+// THROWS_AT=FUNCTION:WHAT selects the function, and what it does. With -DIN_CONSTRUCTOR, the plugin
+// throws while it is loaded.
 #include <pthread.h>
 
 #include <chrono>
@@ -36,7 +36,6 @@ struct Nasty {
 char where[64], how[64];
 int cleaned;
 
-// Counts the destructors that run.
 struct Guard {
   ~Guard() { cleaned++; }
 };
@@ -115,8 +114,8 @@ KINETO_PLUGIN_EXPORT void throws_at(const char* place, const char* by) {
   strncpy(how, by, sizeof how - 1);
 }
 
-// Returns how many destructors have run since the last call, or -1 if C++ still counts an exception
-// as uncaught.
+// The destructors that have run since the last call, or -1 if C++ still counts an exception as
+// uncaught.
 KINETO_PLUGIN_EXPORT int throws_cleaned() {
   int n = std::uncaught_exceptions() ? -1 : cleaned;
   cleaned = 0;

@@ -49,7 +49,6 @@ static int64_t now(void) {
   return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-/* Returns whether the user's text asks for `what` in the call `where`. */
 static int asked(const char* what, const char* where) {
   char both[64];
   snprintf(both, sizeof both, "%s=%s", what, where);
@@ -107,8 +106,7 @@ static void use_late(void) {
   const KinetoPlugin_ProfileEvent event = {
       .unpaddedStructSize = KINETO_PLUGIN_PROFILE_EVENT_UNPADDED_STRUCT_SIZE};
   char forged[64] = {0};
-  /* The struct of Counterpoint's trace builder still exists, but its functions must return an
-   * error. */
+  /* The trace builder's functions must return an error now. */
   if (!kept->addEvent(kept->pTraceBuilderHandle, &event)) abort();
   if (!kept->addEvent((KinetoPlugin_TraceBuilderHandle*)forged, &event)) abort();
   if (!kept->addEvent((KinetoPlugin_TraceBuilderHandle*)16, &event)) abort();

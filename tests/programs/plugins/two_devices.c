@@ -116,7 +116,7 @@ static int process(KinetoPlugin_ProfilerProcessEvents_Params* params) {
     b->setLastEventName(b->pTraceBuilderHandle, "load");
     b->addLastEventMetadata(b->pTraceBuilderHandle, "percent", i % 2 ? "20" : "10");
   }
-  /* The other type of arrow, between two separate events. */
+  /* These flows are between two separate events. */
   for (int i = 0; i < 2; i++) {
     KinetoPlugin_ProfileEvent pass = event(KINETO_PLUGIN_PROFILE_EVENT_TYPE_PRIVATEUSE1_RUNTIME,
                                            of->started + 2000000 + i * 2000, 1000);

@@ -118,7 +118,7 @@ def test_ldconfig_of_ctypes_is_not_a_loss(tmp_path):
     assert done.stdout == "libc.so.6\n", done.stderr
     report = subprocess.run([program, "ops", profile, "--format", "json"], capture_output=True)
     losses = {loss["name"]: loss["count"] for loss in json.loads(report.stdout)["losses"]}
-    # Any other program that starts without our variables is counted as a loss.
+    # Other programs that start without our variables are counted as a loss.
     assert losses == {"child_without_variables": 1}
 
 

@@ -36,7 +36,7 @@ def test_pip_installs_it_with_program_and_library(tmp_path):
     out = run(sys.executable, "-c", code, **environment)
     assert f"{site}/counterpoint/_dist/bin/counterpoint\n" in out
     assert f"{site}/counterpoint/_dist/lib/libcounterpoint.so\n" in out
-    # The installed command is the program, which finds its library and its hook.
+    # The installed command finds its library and its hook.
     command = site / "bin/counterpoint"
     assert "counterpoint" in run(command, "--version", **environment)
     show = "import os; print(os.environ['PYTHONPATH'], os.environ['LD_PRELOAD'])"
@@ -60,7 +60,6 @@ def test_without_rust_it_says_what_to_do(tmp_path):
     (copy / "Cargo.toml").touch()
     out = run(*words, copy / "bindings/python", good=1, COUNTERPOINT_DIST="", PATH="/nowhere")
     assert "Rust is not installed" in out and "COUNTERPOINT_DIST" in out and "docs/tvm.md" in out
-    # The page docs/tvm.md explains the variable.
     assert "COUNTERPOINT_DIST" in (places.ROOT / "docs/tvm.md").read_text().split("## A worked example")[0]
 
 
@@ -137,7 +136,7 @@ def test_types(tmp_path):
     mypy = (sys.executable, "-m", "mypy", "--cache-dir", tmp_path / "cache")
     out = run(*mypy, "--config-file", SOURCES / "pyproject.toml", PWD=str(SOURCES))
     assert "Success: no issues found" in out
-    # This checks a user's program against the types of the installed package. It has one error.
+    # The user's program has one error.
     (tmp_path / "user.py").write_text(USER)
     out = run(
         *mypy, "--strict", tmp_path / "user.py",
@@ -179,8 +178,8 @@ def test_root_makes_no_profile_where_another_user_can_replace_it(tmp_path):
     # Outside of a container, 65534 is a user like any other.
     os.chown(theirs, 65534, 65534)
     assert f"{theirs} belongs to user 65534" in made(theirs)
-    # In a container, users that have no id there have the id 65534. Such an owner may be the user who started
-    # the container, so the folder is accepted, unless other users can write to it.
+    # In a container, users that have no id there have the id 65534. Such an owner may be the user
+    # who started the container, so the folder is accepted, unless other users can write to it.
     container = ("unshare", "--user", "--map-root-user")
     if subprocess.run([*container, "true"], capture_output=True).returncode != 0:
         pytest.skip("no user namespaces")

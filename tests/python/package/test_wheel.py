@@ -27,9 +27,8 @@ def backend():
         (b"\0GLIBC_2.2.5\0GLIBC_2.18\0", False),
         (b"\0GLIBC_2.34\0GLIBC_2.14\0", False),
         (b"\0GLIBC_3.0\0", False),
-        # This file needs a library of the compiler.
         (b"\0libgcc_s.so.1\0GLIBC_2.14\0", False),
-        # This file only mentions a version in a text.
+        # This file only mentions a version.
         (b"needs GLIBC_2.34 or so\0", True),
     ],
 )
@@ -66,7 +65,6 @@ def test_the_tag_is_what_the_files_need(backend, tmp_path, monkeypatch):
     # For a program in PATH, `man` looks for the manual pages in this folder.
     pages = f"{backend.NAME}.data/data/share/man/man1"
     assert f"{pages}/counterpoint.1" in inside and f"{pages}/counterpoint-run.1" in inside
-    # The same input gives the same wheel.
     first = (tmp_path / name).read_bytes()
     os.utime(places.DIST / "bin/counterpoint")
     assert backend.build_wheel(tmp_path) == name and (tmp_path / name).read_bytes() == first

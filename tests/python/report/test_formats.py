@@ -20,7 +20,7 @@ def call(name, us, percent, shapes, device="cpu0", **more):
 
 
 def sample():
-    """Returns a report of three calls on a processor. The wall time is 200 us, so that 100 us are 50 %."""
+    """The wall time is 200 us, so that 100 us are 50 %."""
     a = "float32[8, 4], float32[4]"
     return Report(
         calls=[
@@ -66,14 +66,14 @@ Number of threads: 2"""
 def test_table():
     table = sample().table()
     assert stripped(table) == AGGREGATED
-    # Every cell of every line is padded to the width of its column and followed by two spaces.
+    # Each cell is padded to the width of its column and followed by two spaces.
     width = (10 + 13 + 7 + 6 + 5 + 25 + 9 + 11) + 8 * 2
     assert {len(line) for line in table.splitlines()[:6]} == {width}
     assert str(sample()) == table
 
 
-# The rows are in the order of the calls, and rows of the same op are not added up. The column of names is
-# narrower, because the longest name has six letters.
+# Rows of the same op are not added up. The column of names is narrower, because the longest name
+# has six letters.
 PLAIN = """\
 Name    Duration (us)  Percent  Device  Count            Argument Shapes  Imbalance  page-faults
 add             10.00     5.00    cpu0      1  float32[8, 4], float32[4]          1            1
@@ -95,7 +95,7 @@ def test_aggregation_is_by_hash_or_name_with_shapes_and_device():
     report = Report(
         calls=[
             call("f", 1.0, 1.0, "s", Hash=Text("1")),
-            call("g", 2.0, 2.0, "s", Hash=Text("1")),  # This is the same op under another name.
+            call("g", 2.0, 2.0, "s", Hash=Text("1")),  # The same op under another name.
             call("f", 4.0, 4.0, "s", Hash=Text("2")),
             call("f", 8.0, 8.0, "s", device="cuda0", Hash=Text("1")),
             call("f", 16.0, 16.0, "t", Hash=Text("1")),
@@ -103,7 +103,7 @@ def test_aggregation_is_by_hash_or_name_with_shapes_and_device():
     )
     merged = _table.merged(report.calls)
     assert [(r["Name"].string, r["Duration (us)"].microseconds) for r in merged] == [
-        ("", 3.0),  # The names differ, so the row has none.
+        ("", 3.0),  # The names differ.
         ("f", 4.0),
         ("f", 8.0),
         ("f", 16.0),
@@ -123,8 +123,8 @@ def test_a_missing_value_is_a_dash_and_makes_its_sum_missing():
 
 
 def test_csv():
-    # Columns are sorted by the bytes of their names, so capitals come first. There are no totals. A missing
-    # value is an empty cell.
+    # Columns are sorted by the bytes of their names, so capitals come first. A missing value is an
+    # empty cell.
     assert sample().csv() == (
         "Argument Shapes,Count,Device,Duration (us),Imbalance,Name,Percent,page-faults\n"
         '"float32[8, 4], float32[4]",1,"cpu0",10.0,1.0,"add",5.0,1\n'
@@ -180,7 +180,6 @@ def test_old_json():
     assert row["Reuse"] == Ratio(0.25)
     assert report.device_metrics["cpu0"]["Duration (us)"] == Duration(119.5)
     assert report.configuration["Executor"] == Text("Graph")
-    # The name's line feed does not break the row of the table.
     assert "mat\\nmul " in report.table()
 
 

@@ -23,7 +23,7 @@ EVIL = "a<script>alert(1)</script>\x1b[31m"
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """Returns a profile of two threads: `outer` of 100 us contains two `matmul`. A counter has two samples."""
+    """`outer` of 100 us contains two `matmul`. A counter has two samples."""
     folder = tmp_path_factory.mktemp("load")
     slices = [("outer", 1, 0, 100), ("matmul", 1, 10, 30), ("matmul", 1, 50, 20), (EVIL, 2, 0, 7)]
     events = [
@@ -48,7 +48,7 @@ def test_the_example_of_the_page(path, tmp_path, monkeypatch, capsys):
     for code in re.findall(r"^```python\n(.*?)^```", page, re.S | re.M):
         exec(code, {})  # noqa: S102
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    # The output contains the row of the ops, and statistics of their durations, which are 20 and 30 us.
+    # The durations are 20 and 30 us.
     assert any(row[1:4] == ["matmul", "2", "50000.0"] for row in rows), rows
     assert any(row[:3] == ["matmul", "2.0", "25000.0"] and row[-1] == "30000.0" for row in rows), rows
 
@@ -134,7 +134,6 @@ def test_what_is_not_a_profile(tmp_path):
 
 
 class Frame(HTMLParser):
-    """Parses a page, and keeps the attributes of its frame and all tags."""
 
     def __init__(self, page):
         super().__init__()
@@ -174,10 +173,8 @@ def test_a_report_shows_its_profile_and_else_its_table(path):
     assert Frame(shown).tags == ["pre"] and "&lt;script&gt;" in shown
     report._recorded = counterpoint.load(path)
     assert Frame(report._repr_html_()).tags == ["iframe"]
-    # A pickled report does not contain its profile.
     again = pickle.loads(pickle.dumps(report))
     assert again == report and again._recorded is None
-    # If the profile no longer exists, the shown text says so and contains the table.
     report._recorded.path += ".gone"
     shown = report._repr_html_()
     assert Frame(shown).tags == ["pre"] and "gone" in shown and "Duration (us)" in shown

@@ -51,8 +51,8 @@ def check(text, times):
 
 
 def test_the_table_and_a_loss(report):
-    # The name is replaced in a column, a setting's name and a note, and twice in a loss. In cells and values,
-    # it is escaped.
+    # The name is in a column, a setting's name and a note, and twice in a loss. In cells and
+    # values, it is escaped.
     check(str(report), 5)
     assert str(report).count(ESCAPED) == 3
     check(str(report.losses[0]), 2)

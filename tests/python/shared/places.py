@@ -8,9 +8,9 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 DIST = Path(os.environ.get("COUNTERPOINT_DIST") or ROOT / "dist")
 
-# This is what people do who copied dist/ and set PYTHONPATH.
+# People who copied dist/ set PYTHONPATH like this.
 sys.path.insert(0, str(DIST / "lib/python"))
-# This must be set before TVM is imported. On small machines, TVM would use one thread.
+# TVM reads this when it is imported. On small machines, it would use one thread.
 os.environ["TVM_NUM_THREADS"] = "2"
-# Tables have numbers as the C locale writes them, whatever the machine's locale is.
+# Numbers in tables must not depend on the machine's locale.
 os.environ["LC_ALL"] = "C"

@@ -1,7 +1,7 @@
 """Runs PyTorch for the tests in separate processes, as for a user who installed the package.
 
-The tests may run in any Python. They start the Python of COUNTERPOINT_VENV_TORCH. The first folder of its path
-contains the files that `pip install` would install.
+The tests may run in any Python. They start the Python of COUNTERPOINT_VENV_TORCH, whose path begins
+with the files that `pip install` would install.
 """
 
 import compileall
@@ -18,13 +18,13 @@ import places
 import pytest
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
-# This precedes the text of a program that imports PyTorch. See scripts/quick.py.
+# A program that imports PyTorch begins with this text. See scripts/quick.py.
 QUICK = f"import sys\nsys.path.insert(0, {str(SCRIPTS)!r})\nimport quick\ndel sys.path[0]\n"
 PLUGINS = places.ROOT / "tests/programs/plugins"
 
 
 class Outcome:
-    """The result of a script. `found` is the JSON in the last line that it printed."""
+    """`found` is the JSON in the last line that the script printed."""
 
     def __init__(self, done):
         self.code = done.returncode
@@ -43,7 +43,6 @@ class Outcome:
 
 
 class Torch:
-    """One environment with PyTorch, and the installed package."""
 
     def __init__(self, venv, site, cache, compiler):
         self.python = str(Path(venv) / "bin/python")
@@ -52,7 +51,7 @@ class Torch:
         self.compiler = compiler
 
     def environment(self, **variables):
-        """Returns the variables of a user's shell, with `variables` added. A value of None removes a variable."""
+        """Returns the variables of a user's shell, and `variables`. None removes a variable."""
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -71,7 +70,7 @@ class Torch:
         return {name: str(value) for name, value in kept.items() if value is not None}
 
     def run(self, script, *arguments, timeout=300, quick=True, **variables):
-        """Runs a script of `scripts/`, or Python text, with `QUICK` before it."""
+        """Runs a script of `scripts/`, or Python text after `QUICK`."""
         path = SCRIPTS / script
         words = [str(path)] if "\n" not in script else ["-c", QUICK * quick + script]
         done = subprocess.run(
@@ -86,7 +85,7 @@ class Torch:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
-    """Returns a folder with the files that `pip install` installs: those of the unpacked wheel."""
+    """The unpacked wheel is what `pip install` installs."""
     if not (places.DIST / "bin/counterpoint").is_file():
         pytest.skip(f"no {places.DIST}/bin/counterpoint")
     folder = tmp_path_factory.mktemp("wheel")
@@ -101,7 +100,7 @@ def site(tmp_path_factory):
     made = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
         wheel.extractall(made)
-    # As pip does, this compiles bytecode and sets the rights of files, which zipfile does not restore.
+    # pip also compiles bytecode and sets the rights of files, which zipfile does not restore.
     compileall.compile_dir(made, quiet=1)
     for program in ("bin", "libexec"):
         (made / f"counterpoint/_dist/{program}/counterpoint").chmod(0o755)
@@ -109,7 +108,7 @@ def site(tmp_path_factory):
 
 
 def kept(tmp_path_factory, name):
-    """Returns a folder. If COUNTERPOINT_TORCH_SHIMS is set, later runs and the tests in Rust use the same folder."""
+    """If COUNTERPOINT_TORCH_SHIMS is set, later runs and the tests in Rust use the same folder."""
     place = os.environ.get("COUNTERPOINT_TORCH_SHIMS")
     folder = Path(place) / name if place else tmp_path_factory.mktemp(name)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -119,13 +118,13 @@ def kept(tmp_path_factory, name):
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
-    """Returns a cache that all tests share, so that the shim is compiled once for each version."""
+    """All tests share the cache, so that the shim is compiled once for each version."""
     return kept(tmp_path_factory, "cache")
 
 
 @pytest.fixture(scope="session")
 def compiler(tmp_path_factory):
-    """Returns a folder with a `c++` that keeps its results (`compiler.py`), so that tests with their own caches do not
+    """This `c++` keeps its results (`compiler.py`), so that tests with their own caches do not
     compile the same shim again. Returns None if there is no compiler."""
     real = shutil.which("c++")
     if real is None:
@@ -141,7 +140,6 @@ def compiler(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def torch(site, cache, compiler):
-    """Returns the newest PyTorch."""
     venv = os.environ.get("COUNTERPOINT_VENV_TORCH")
     if not venv:
         pytest.skip("COUNTERPOINT_VENV_TORCH is not set")
@@ -150,8 +148,8 @@ def torch(site, cache, compiler):
 
 @pytest.fixture(scope="session", params=["COUNTERPOINT_VENV_TORCH", "COUNTERPOINT_VENV_TORCH_212"])
 def any_torch(request, site, cache, compiler):
-    """Returns each supported PyTorch. pytest runs the tests of all modules with one PyTorch before the next. So a
-    fixture with the scope of a module would be torn down in between, and be made once more."""
+    """pytest runs the tests of all modules with one PyTorch before the next. So a fixture with the
+    scope of a module would be torn down in between, and be made once more."""
     venv = os.environ.get(request.param)
     if not venv:
         pytest.skip(f"{request.param} is not set")
@@ -168,7 +166,7 @@ def plugins(tmp_path_factory):
 
 
 def compile_plugin(path):
-    """Compiles the plugin `launches.c`, and returns the random name of its kernels."""
+    """Compiles `launches.c`, and returns the random name of its kernels."""
     name = f"kernel_{uuid.uuid4().hex}"
     subprocess.run(
         ["cc", "-std=c11", "-shared", "-fPIC", "-O1", "-I", places.ROOT / "include"]

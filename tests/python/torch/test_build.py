@@ -101,8 +101,7 @@ def test_the_number_of_a_version():
 
 
 def asks(fake, tmp_path):
-    """Makes a script that asks for the shim. It prints messages on stderr, and then the path or why there is no
-    shim."""
+    """The script prints messages on stderr, and then the path or why there is no shim."""
     script = tmp_path / "one.py"
     script.write_text(
         "import json, sys\n"
@@ -117,14 +116,14 @@ def asks(fake, tmp_path):
 
 
 def started(fake, tmp_path, count):
-    """Starts processes that ask for the shim at the same time. Returns what they print."""
+    """The processes ask for the shim at the same time. Returns what they print."""
     words, environment = asks(fake, tmp_path)
     running = [subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) for _ in range(count)]
     return [process.communicate()[0] for process in running]
 
 
 def on_a_terminal(words, environment, columns):
-    """Runs a process whose stderr is a terminal with `columns` columns. Returns the text that the terminal got."""
+    """Runs a process on a terminal with `columns` columns. Returns the terminal's text."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=theirs, env={**environment, "TERM": "xterm"})
@@ -147,11 +146,11 @@ def test_compiling_shows_on_a_terminal_how_far_it_is(fake, tmp_path):
     assert said.startswith("compiling the bridge to PyTorch 2.15.0+cpu (once; ") and said.endswith("\n")
     assert len(lines) > 1
     for line in lines:
-        # The line fits into the terminal and leaves the last column empty.
+        # The line leaves the last column empty.
         assert line.startswith("counterpoint: compiling the bridge to PyTorch 2.15.0+cpu: ") and len(line) <= 65
     # The line is erased in the end.
     assert left == ""
-    # If stderr is a file, it gets no such line. If the shim is in the cache, there is no message at all.
+    # A file as stderr gets no such line. With the shim in the cache, there is no message at all.
     (_build.SHIM / "one.cpp").write_text('extern "C" int one() { return 1; }\n')
     done = subprocess.run(words, capture_output=True, env=environment, text=True, check=True)
     assert len(done.stderr.splitlines()) == 1 and "\x1b" not in done.stderr
@@ -167,7 +166,7 @@ def test_who_waits_for_another_process_says_so(fake, tmp_path):
         fcntl.flock(other, fcntl.LOCK_EX)
         waits = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, text=True)
         first = waits.stderr.readline()
-    # The process prints once that it waits, and continues as soon as it has the lock.
+    # The process prints once that it waits, and continues when it has the lock.
     rest = waits.stderr.read()
     assert waits.wait() == 0
     assert "another process does that, and this one waits for it" in first
@@ -228,7 +227,7 @@ def test_a_parent_of_the_cache_that_others_can_write_is_not_good_either(fake, tm
     built = _build.shim(fake, lambda line: None)
     assert built.temporary is not None
     shutil.rmtree(built.temporary)
-    # If the folder has the sticky bit, as /tmp has, other users cannot replace our files.
+    # With the sticky bit, as /tmp has it, other users cannot replace our files.
     open_folder.chmod(0o1777)
     assert _build.shim(fake, lambda line: None).temporary is None
 
@@ -314,7 +313,6 @@ def test_a_file_that_is_not_whole_or_not_ours_is_made_again(fake, tmp_path, harm
     assert len(again.read_bytes()) == len(content)
     assert calls(tmp_path) == 6
     assert _build.shim(fake, lambda line: None).path == again and calls(tmp_path) == 6
-    # The bad file is gone.
     assert [p.name for p in again.parent.glob("*.so")] == [again.name]
 
 
@@ -334,7 +332,7 @@ def test_no_home_no_space_and_no_headers(fake, tmp_path, monkeypatch):
     built = _build.shim(fake, said.append)
     assert "cannot be used" in said[0]
     shutil.rmtree(built.temporary)
-    # A relative path is ignored, as the specification of the variable asks.
+    # The specification of the variable says that a relative path is ignored.
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert _build.shim(fake, said.append).path.parent == tmp_path / ".cache/counterpoint/torch"
@@ -361,17 +359,16 @@ def test_a_failure_is_remembered_until_something_changes(fake, tmp_path, monkeyp
     tried = calls(tmp_path)
     with pytest.raises(_build.NoShim, match=r"two is broken.*remove .*\.failed to try again"):
         _build.shim(fake, said.append)
-    # Nothing was compiled, and no message said that something is compiled.
     assert (calls(tmp_path), len(said)) == (tried, 1)
     (note,) = (tmp_path / "cache/counterpoint/torch").glob("*.failed")
-    # With a changed compiler, the shim is tried again.
+    # A changed compiler tries again.
     monkeypatch.setenv("CXX", os.environ["CXX"] + " -g")
     with pytest.raises(_build.NoShim, match="two is broken"):
         _build.shim(fake, said.append)
     assert (len(said), calls(tmp_path) > tried) == (2, True)
     monkeypatch.setenv("CXX", os.environ["CXX"].removesuffix(" -g"))
-    # It is also tried again after an hour, because headers may be installed by then, and if other users can write to
-    # the file with the reason of the failure.
+    # The compiler also tries again after an hour, because headers may be installed by then, and if
+    # other users can write to the file with the reason.
     for harm in (lambda: os.utime(note, (0, note.stat().st_mtime - 2 * _cache.REMEMBERED_S)), lambda: note.chmod(0o722)):
         harm()
         before = calls(tmp_path)
@@ -390,7 +387,7 @@ def test_processes_at_the_same_time_fail_once(fake, tmp_path):
 
 
 def test_nothing_is_made_before_it_is_trusted(fake, tmp_path, monkeypatch):
-    """If root runs with the HOME of another user, nothing is created in that folder."""
+    """Root may run with the HOME of another user."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.delenv("XDG_CACHE_HOME")
@@ -428,7 +425,6 @@ def test_a_home_that_is_no_place_is_ignored(fake, tmp_path, monkeypatch, home):
         built = _build.shim(fake, lambda line: None)
         assert built.path.parent == tmp_path / "real/.cache/counterpoint/torch"
     assert not (tmp_path / "relative").exists() and calls(tmp_path) == 3
-    # A home that does not exist is not created.
     User.pw_dir = str(tmp_path / "missing")
     said = []
     shutil.rmtree(_build.shim(fake, said.append).temporary)
@@ -449,8 +445,7 @@ def test_a_temporary_folder_that_others_can_replace_is_not_used(fake, tmp_path, 
 
 @pytest.fixture
 def packed(fake, tmp_path, monkeypatch):
-    """Makes a shim that came with the package, for the fake PyTorch. Other builds of the same commit can use it,
-    too."""
+    """Other builds of the same commit can use the shim, too."""
     monkeypatch.setattr(_build, "PREBUILT", tmp_path / "prebuilt")
     path = _build.prebuild(fake, tmp_path / "prebuilt")
     assert path.name.startswith("2.15.0-0123456789abcdef-")
@@ -466,7 +461,7 @@ def test_a_shim_that_came_with_the_package_is_unpacked_once(fake, packed, tmp_pa
     ctypes.CDLL(str(first.path))
     assert _build.shim(other, said.append) == first
     assert (said, calls(tmp_path)) == ([], 0)
-    # If the shim cannot be loaded here, it is compiled.
+    # A shim that cannot be loaded here is compiled.
     compiled = _build.shim(fake, said.append, prebuilt=False)
     assert not compiled.prebuilt and compiled.path != first.path
     assert (len(said), calls(tmp_path)) == (1, 3)

@@ -8,10 +8,10 @@ import places
 
 FAULTS = "page-faults:u"
 
-# After a fork, the kernel copies an older page when it is first written to, and counts a page fault for the
-# op that writes. This is also true of PyTorch's own memory. So `touch` first writes to all pages of the heap,
-# and makes the same call with one page EACH - 1 times before the call that is checked. The processes stay on
-# one CPU, because a move to another CPU can make the kernel write (docs/clocks.md).
+# After a fork, the kernel copies an older page when it is first written to, and counts a page fault
+# for the op that writes. This is also true of PyTorch's own memory. So `touch` first writes to all
+# pages of the heap, and makes the same call with one page EACH - 1 times before the call that is
+# checked. The processes stay on one CPU, because a move can make the kernel write (docs/clocks.md).
 EACH = 16
 COMMON = f"EACH = {EACH}" + """
 import ctypes, json, mmap, os, sys
@@ -85,11 +85,10 @@ def test_a_fork_inside_of_a_profile(torch, tmp_path):
     done = torch.run(IN_A_PROFILE, tmp_path / "child.cpt")
     codes, counts, losses, process = done.found
     assert codes == [0, 0, 0, 0], done.errors
-    # The parent's report contains none of the children's ops.
     assert counts == [[pages, f"uint8[{4096 * pages}]"] for pages in range(1024, 1029)]
     assert losses == {}
     assert all("compiling the bridge" in line for line in done.errors.splitlines()), done.errors
-    # A child may open its own profiles. It need not record shapes, even if the parent's profile does.
+    # A child need not record shapes, even if the parent's profile does.
     assert json.loads(done.output.splitlines()[0]) == [[33, ""]]
     (own,) = (tmp_path / "child.cpt/processes").iterdir()
     assert own.name.split("-")[0] != str(process)

@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-# Each of these functions is replaced by a function that raises an exception.
+# The test replaces each of these functions by one that raises an exception.
 PLACES = [
     "_entry.wanted",
     "_load.begin",
@@ -83,8 +83,7 @@ print(json.dumps(sorted({e.name()[:7] for e in prof.profiler.kineto_results.even
 
 @pytest.fixture(scope="session")
 def used(torch, plugins):
-    """Runs USE with a plugin, and returns the result. Afterwards, the compiled shim is in the cache that all tests
-    share."""
+    """Afterwards, the compiled shim is in the cache that all tests share."""
     return torch.run(USE, KINETO_PLUGIN_LIB_DIR_PATH=plugins[0])
 
 
@@ -116,7 +115,7 @@ def test_a_cut_file_in_the_cache_does_not_kill_the_program(torch, plugins, used,
     assert "kernel_" in used.found
     cache = tmp_path / "cache"
     shutil.copytree(torch.cache, cache)
-    # The copy of the cache works as it is, without a compiler.
+    # The copy of the cache works without a compiler.
     variables.update(XDG_CACHE_HOME=cache, CXX="/nonexistent/c++")
     assert "kernel_" in torch.run(USE, **variables).found
     for path in cache.rglob("*.so"):
@@ -175,7 +174,7 @@ def test_a_shim_in_the_cache_needs_no_compiler(torch, plugins, used):
 
 
 def test_cupti_is_turned_off_on_request(torch, plugins):
-    # Without a GPU, there is nothing to turn off. The profiler must work nevertheless.
+    # Without a GPU, there is nothing to turn off, and the profiler works.
     done = torch.run(USE, KINETO_PLUGIN_LIB_DIR_PATH=plugins[0], KINETO_DISABLE_CUPTI="1")
     assert "kernel_" in done.found
     assert all(line.startswith("compiling the bridge") for line in done.lines), done.errors
@@ -201,7 +200,7 @@ print(json.dumps(names()))
 
 
 def test_cupti_cannot_be_turned_off_after_the_first_recording(torch, plugins):
-    # Nothing has loaded the bridge before, so PyTorch has initialised its profiler without it.
+    # Nothing has loaded the bridge before, so PyTorch has initialised its profiler.
     done = torch.run(LATE)
     assert "aten::a" in done.found
     said = [line for line in done.lines if not line.startswith("compiling the bridge")]

@@ -17,7 +17,7 @@ FAULTS = "page-faults:u"
 
 @pytest.fixture(scope="session")
 def counted():
-    """Returns what counted.py prints for all models. Several tests use the output of the same process."""
+    """Several tests use the output of the same process."""
     outcomes = {}
 
     def of(torch, threads):
@@ -55,7 +55,7 @@ def test_counts_are_arguments_of_torchs_own_events(torch, counted):
 
 def test_calls_of_the_backward_pass_know_their_forward_op(torch, counted):
     found = counted(torch, 1)["mlp"]
-    # Each backward node is made by the forward op at its side (derivatives.yaml of PyTorch).
+    # The forward ops are those of derivatives.yaml of PyTorch.
     forward = dict(map(tuple, found["forward"]))
     assert forward["AddmmBackward0"] == "aten::addmm"
     assert forward["ReluBackward0"] == "aten::relu"
@@ -123,7 +123,7 @@ print(json.dumps([row(1), row(2)]))
 
 def test_counts_are_exact_on_the_caller_and_on_a_worker(torch):
     alone, shared = torch.run(EXACT).found
-    # PyTorch (at::parallel_for) splits the 1,024 pages into halves exactly between two pages.
+    # PyTorch (at::parallel_for) splits the 1,024 pages into halves between two pages.
     assert alone == ["aten::fill_", 1024, None, 1024, None, True]
     assert shared == ["aten::fill_", 1024, 512, 1024, 2, True]
 
@@ -154,7 +154,7 @@ def test_the_formats_of_a_report_agree(torch):
     assert [row["Name"] for row in rows] == names
     for column in ("page-faults:u", "Total page-faults:u"):
         values = [row[column].value for row in report.calls]
-        # For a range, the table has the range's own counts without the ops in it, and also the total.
+        # A range has its own counts without the ops in it, and also the total.
         assert [row[column] for row in rows] == ["" if value is None else str(value) for value in values]
     assert all(name in table for name in names)
     pytest.importorskip("pyarrow")
@@ -188,7 +188,7 @@ except CounterpointError as error:
 def test_hardware_counters_are_counted_or_the_error_names_them(torch):
     found = torch.run(HARDWARE).found
     if "refused" in found:
-        # After some counters were refused, the program can use other counters.
+        # The program can use other counters after some were refused.
         assert "cycles" in found["refused"] and found["calls"] == 1
     else:
         cycles, instructions, _ = found["counted"]
@@ -457,7 +457,7 @@ def test_odd_programs(torch):
 
 
 def run(torch, tmp_path, script, *options, events=FAULTS, **variables):
-    """Runs a script under `counterpoint run`. Returns its result, and the document of its ops."""
+    """Returns the script's result, and the document of its ops."""
     path = tmp_path / "script.py"
     path.write_text(QUICK + script)
     program = str(places.DIST / "bin/counterpoint")
@@ -584,7 +584,7 @@ def test_a_compiled_model(torch, tmp_path):
     path.write_text(COMPILED)
     done = torch.run(str(path), TORCHINDUCTOR_CACHE_DIR=tmp_path / "inductor")
     found = done.found
-    # The kernel is in a library that was loaded after PyTorch, and is not one of PyTorch's own ops.
+    # The kernel's library was loaded after PyTorch, and is not PyTorch's own.
     with_regions = [row for row in found if row[2]]
     assert len(with_regions) == 1, found
     assert with_regions[0][3] > 0, found

@@ -23,11 +23,11 @@ alone = {}
 
 
 def check(torch, folder, what, invalid, whole=1, **variables):
-    """Compares a run with the program alone. `invalid` is the number of results that PyTorch leaves invalid, and
-    `whole` the number of valid ones."""
+    """Compares a run with the program alone. PyTorch leaves `invalid` results invalid, and `whole`
+    results are valid."""
     recorded = Recorded(torch, folder, what, script=SCRIPT, **variables)
     output = recorded.done.stdout.decode()
-    # The variables concern only Counterpoint, so the program alone runs without them.
+    # The variables only concern Counterpoint.
     if (torch.python, what) not in alone:
         words = [torch.python, str(SCRIPT), what, str(folder / "alone.json")]
         run = subprocess.run(words, capture_output=True, text=True, env=torch.environment(), timeout=300)
@@ -70,7 +70,6 @@ def test_a_trace_is_exported_once_as_without_us(any_torch, tmp_path, variables):
 
 
 class Profiler:
-    """Replaces PyTorch's profiler and its result in a test."""
 
     def __init__(self, began=1):
         self.began = began
@@ -101,7 +100,7 @@ def test_a_result_is_whole_if_nothing_came_between():
     for kind in range(3):
         assert not whole((0, 0), (1, kind), (0, 1), (0, 2))
         assert not whole((0, 0), (0, 1), (1, kind), (0, 2))
-    # In these lists, a call is missing or occurs twice.
+    # A call is missing or occurs twice.
     assert not whole((0, 1), (0, 2))
     assert not whole((0, 0), (0, 2))
     assert not whole((0, 0), (0, 1), (0, 2), (0, 2))
@@ -123,14 +122,14 @@ def test_calls_that_are_still_running_count(monkeypatch):
     with _whole.call(one, _whole.STOP) as stop:
         other.make(_whole.PREPARE)
     assert not stop.alone
-    # A call that raises an exception has ended, so it does not count as running.
+    # A call that raises an exception has ended.
     with pytest.raises(KeyError), _whole.call(other, _whole.START):
         raise KeyError
     assert [one.make(kind) for kind in (_whole.PREPARE, _whole.START, _whole.STOP)][-1].alone
 
 
 def test_threads_at_the_same_time():
-    """If a profiler's result is whole, no other profiler made a call while it prepared, recorded and stopped."""
+    """Around a whole result, no other profiler made a call."""
     clock, spans, inside, lock = iter(range(10**9)), [], [], threading.Lock()
 
     def work():
@@ -157,7 +156,7 @@ def test_threads_at_the_same_time():
         calls = bisect.bisect_left(all_ticks, ticks[2]) - bisect.bisect_left(all_ticks, ticks[0])
         if alone:
             assert calls == 2
-        # A span is longer than the calls in it. So if no other span overlaps it, the result must be whole.
+        # A span is longer than its calls, so a span that no other overlaps is whole.
         if not any(b < end and begin < e for b, e, _ in spans if (b, e) != (begin, end)):
             assert alone
 

@@ -31,7 +31,7 @@ def test_an_unchanged_script_has_the_plugins_events_in_torchs_results(any_torch,
     for e in kernels:
         assert (e["device"], e["resource"]) == (60 + e["linked"] % 2, 7)
         assert e["duration_ns"] == 4100
-        # Kernels and ops are on the same clock, except for the error of torch's conversion of its own clock.
+        # Torch's conversion of its own clock has an error.
         op = ops[e["linked"]]
         assert op["start_ns"] - 1e6 < e["start_ns"] < op["start_ns"] + op["duration_ns"] + 1e6
     assert all(e["resource"] == ops[e["linked"]]["resource"] for e in launches)
@@ -129,7 +129,7 @@ def test_odd_texts_do_not_break_the_trace(any_torch, plugins, tmp_path):
 
 
 def log(path):
-    """Returns the calls that a plugin received, except for those that mark ranges: [(process, call, detail)]."""
+    """Calls that mark ranges are left out: [(process, call, detail)]."""
     lines = [line.split(" ", 2) for line in path.read_text().splitlines()]
     return [(int(p), call, *rest) for p, call, *rest in lines if not call.endswith("_user")]
 
@@ -245,13 +245,13 @@ def test_a_plugin_that_fails_at_its_start_is_left_out(torch, plugins, tmp_path):
 
 @pytest.fixture(params=["REGISTER_HANGS", "REGISTER_LINGERS"])
 def never_loaded(request, plugins, tmp_path):
-    """Like `hanging`, and also with a plugin that is loaded, but whose thread then never ends."""
+    """The second plugin has a thread that never ends."""
     return with_mistake(request.param, plugins, tmp_path)
 
 
 @pytest.fixture
 def hanging(plugins, tmp_path):
-    """Returns a folder with two plugins, of which one hangs while it is loaded."""
+    """One of two plugins hangs while it is loaded."""
     return with_mistake("REGISTER_HANGS", plugins, tmp_path)
 
 
@@ -274,12 +274,12 @@ def test_a_plugin_that_hangs_while_it_is_loaded_is_left_out(torch, plugins, neve
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_program_whose_plugin_hangs_while_it_is_loaded(torch, hanging, number):
-    # This puts the shim into the cache, so that the program below waits only for the plugin.
+    # The cache then has the shim, so that the program below waits only for the plugin.
     torch.run("\nimport torch\n", KINETO_PLUGIN_LIB_DIR_PATH=hanging, COUNTERPOINT_PLUGIN_TIMEOUT="1")
     variables = torch.environment(KINETO_PLUGIN_LIB_DIR_PATH=hanging, COUNTERPOINT_PLUGIN_TIMEOUT="3600")
     command = [torch.python, "-c", "import torch; print('imported')"]
     pipe = subprocess.PIPE
-    # This test may run in a shell's background job, where programs ignore SIGINT.
+    # Programs of a shell's background job ignore SIGINT.
     heeds = lambda: signal.signal(number, signal.SIG_DFL)
     with subprocess.Popen(command, env=variables, stdout=pipe, stderr=pipe, preexec_fn=heeds) as process:
         try:

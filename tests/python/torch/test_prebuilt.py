@@ -1,7 +1,7 @@
 """Tests a bridge (the compiled library between Counterpoint and PyTorch) that came with the package, in a process that
 has no compiler.
 
-The tests pack the bridge that other tests have compiled, as a release does, so they compile nothing themselves.
+The tests pack a bridge that other tests have compiled.
 """
 
 import json
@@ -15,7 +15,7 @@ import places
 import pytest
 from conftest import QUICK
 
-# Describes the installed PyTorch in the same way as `_load.py`.
+# `_load.py` describes PyTorch in the same way.
 COMPILED = """
 import json, pathlib, sys, torch
 from counterpoint.torch import _build
@@ -32,7 +32,7 @@ print(float((x @ x).sum()))
 
 
 def linked(source, target):
-    """Makes a hard link if possible, because programs are large. Otherwise, copies the file."""
+    """Programs are large, so a hard link is better than a copy."""
     try:
         os.link(source, target)
     except OSError:
@@ -58,8 +58,7 @@ class Release:
         self.script.write_text(QUICK + PROGRAM)
 
     def run(self, bridge, compiler):
-        """Runs the program with a release that contains this bridge. Returns the names of the recorded ops, and the
-        messages."""
+        """Runs the program with this bridge. Returns the recorded ops, and the messages."""
         self.packed.unlink(missing_ok=True)
         self.packed.write_bytes(lzma.compress(bridge, preset=0))
         program, profile = str(self.dist / "bin/counterpoint"), self.script.with_suffix(".cpt")
@@ -76,7 +75,7 @@ class Release:
 
 @pytest.fixture(scope="session")
 def bridge(any_torch):
-    """Returns the file name that a release uses for the bridge of this PyTorch, and the bridge itself."""
+    """Returns the bridge of this PyTorch, and its name in a release."""
     if any_torch.compiler is None:
         pytest.skip("there is no C++ compiler")
     name, compiled = any_torch.run(COMPILED).found
@@ -96,7 +95,7 @@ def test_without_a_compiler(release):
 
 
 def test_where_the_libraries_are_too_old(release):
-    """The bridge needs a version of libstdc++ that does not exist."""
+    """No libstdc++ has this version."""
     assert b"GLIBCXX_3.4" in release.bridge
     too_new = release.bridge.replace(b"GLIBCXX_3.4", b"GLIBCXX_9.4")
     names, said = release.run(too_new, compiler=False)

@@ -14,11 +14,10 @@ PROGRAM = str(places.DIST / "bin/counterpoint")
 
 
 class Recorded:
-    """A run of recorded.py, or of another script, and its profile."""
 
     def __init__(self, torch, folder, what, code=0, script=SCRIPT, **variables):
         self.torch, self.profile, self.trace = torch, folder / "run.cpt", folder / "torch.json"
-        # This is the environment of a user who copied dist/ and installed nothing.
+        # This user copied dist/ and installed nothing.
         self.environment = torch.environment(**{"PYTHONPATH": None, **variables})
         words = [PROGRAM, "run", "-o", self.profile, "--", torch.python, script, what, self.trace, self.profile]
         self.done = subprocess.run(
@@ -50,14 +49,13 @@ class Recorded:
         return json.loads(self.program("report", profile or self.profile, "--format", "json", *words))
 
     def exported(self):
-        """Returns the events of torch.profiler's recordings in the run's profile. In the export, ops that were
-        recorded with their counters belong to processes with other numbers."""
+        """Returns torch.profiler's events. Ops that were recorded with their counters have other
+        process numbers."""
         path = self.profile.parent / "exported.json"
         self.program("trace", "export", self.profile, "-o", path)
         return [e for e in json.loads(path.read_text())["traceEvents"] if e["pid"] >= 7_000_000]
 
     def traced(self, suffix=""):
-        """Returns the events of the trace that the script exported."""
         return json.loads((self.trace.parent / (self.trace.name + suffix)).read_text())["traceEvents"]
 
     def recordings(self):
@@ -67,7 +65,7 @@ class Recorded:
 
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory):
-    """Returns a recording of one process with all options. Several tests read it, and no test changes it."""
+    """Several tests read this recording."""
     kept = {}
 
     def of(torch):
@@ -79,7 +77,7 @@ def everything(tmp_path_factory):
 
 
 def as_multiset(events):
-    """Counts equal slices and moments. Ignores process ids, which differ, and the names of Kineto's rows."""
+    """Ignores process ids, which differ, and the names of Kineto's rows."""
     kept = collections.Counter()
     for e in events:
         if e["ph"] == "X" or (e["ph"] == "i" and e["s"] == "t" and e.get("cat")):
@@ -91,15 +89,14 @@ def as_multiset(events):
 
 
 def relative_times(events):
-    """Returns when each slice begins, in ns after the first slice, with torch's number of the slice."""
+    """Times are ns after the first slice. Each has torch's number of the slice."""
     slices = [e for e in events if e["ph"] == "X" and e.get("cat") != "Trace"]
     first = min(round(e["ts"] * 1000) for e in slices)
     return sorted((e["args"].get("Ev Idx", -1), round(e["ts"] * 1000) - first) for e in slices)
 
 
 def arrows(events):
-    """Returns the pairs of slices that arrows connect: the names of the innermost slices that begin at an arrow's
-    ends."""
+    """Returns the names of the innermost slices that begin at an arrow's ends."""
     at = collections.defaultdict(list)
     for e in events:
         if e["ph"] == "X":
@@ -112,7 +109,6 @@ def arrows(events):
 
 
 def compare(recorded):
-    """Checks that the events that the profile received are the events that the script exported."""
     ours, theirs = recorded.exported(), recorded.traced()
     assert as_multiset(ours) == as_multiset(theirs)
     for (index, our_ns), (their_index, their_ns) in zip(relative_times(ours), relative_times(theirs)):
@@ -122,8 +118,9 @@ def compare(recorded):
 
 
 def test_functions_around_ops_that_were_seen_live(torch, tmp_path):
-    """Ops are recorded with counters while the program runs. The Python functions around them are only in torch's
-    recording. Both are on the same thread, and a function's own time does not contain the time of its ops."""
+    """Ops are recorded with counters while the program runs. The Python functions around them are
+    only in torch's recording. Both are on the same thread, and a function's own time does not
+    contain the time of its ops."""
     recorded = Recorded(torch, tmp_path, "stacks")
     (found,) = recorded.found
     report = recorded.report()
@@ -135,17 +132,17 @@ def test_functions_around_ops_that_were_seen_live(torch, tmp_path):
             continue
         kind = "op" if name.startswith("aten::") else "function"
         compared[kind] += 1
-        # The two measurements do not begin and end at the same moment. The difference may be a tenth of the
-        # function's own time and half of the time of `aten::mm`.
+        # The two measurements begin and end at different moments. The difference may be a tenth of
+        # the function's own time and half of the time of `aten::mm`.
         assert abs(row["self_ns"] / 1e3 - own_us) < 0.1 * own_us + 0.5 * ops_us, (name, row, own_us)
     assert compared["op"] > 3 and compared["function"] > 1, compared
     (backward,) = [row for name, row in rows.items() if name.startswith("<built-in method run_backward")]
-    # The ops inside of this function multiply matrices. The function itself only starts them.
+    # The ops inside of this function multiply matrices. The function only starts them.
     assert backward["calls"] == 10 and backward["self_ns"] < 0.5 * backward["total_ns"], backward
     shares = sum(row["share"] or 0 for row in rows.values())
     assert shares == pytest.approx(1, abs=1e-9)
 
-    # The main thread is one row. Its calls take no longer than the thread exists.
+    # The main thread's calls take no longer than the thread exists.
     for by in ("thread", "process"):
         (row,) = recorded.report(None, "--by", by)["rows"]
         assert row["self_ns"] == pytest.approx(report["total"]["self_ns"], rel=1e-9)
@@ -157,7 +154,6 @@ def test_a_recording_is_the_same_as_torchs_trace(any_torch, everything):
     recorded = everything(any_torch)
     assert recorded.lines == []
     compare(recorded)
-    # The names of threads are the same, too.
     threads = lambda events: {
         (e["tid"], e["args"]["name"]) for e in events if e["ph"] == "M" and e["name"] == "thread_name"
     }
@@ -165,7 +161,6 @@ def test_a_recording_is_the_same_as_torchs_trace(any_torch, everything):
     ours = {(tid, name) for tid, name in threads(recorded.exported()) if tid}
     # Torch names a thread several times. The last name is valid.
     assert ours and ours <= named and {tid for tid, _ in ours} == {tid for tid, _ in named}
-    # This compares torch's information about the whole recording.
     theirs = json.loads(recorded.trace.read_text())
     (ours,) = recorded.recordings()
     for key in ("trace_id", "with_stack", "record_shapes", "profile_memory", "host_name", "schemaVersion"):
@@ -178,13 +173,14 @@ def test_the_report_is_that_of_the_imported_trace(torch, everything, tmp_path):
     recorded.program("trace", "import", recorded.trace, "-o", imported)
     rows = lambda profile: {
         (row["op"], row["library"]): (row["calls"], row["total_ns"], row["self_ns"])
-        # Without --raw, the time that the recorder added to ops is also subtracted from the functions around them.
+        # Without --raw, the recorder's time for ops is also subtracted from the functions around
+        # them.
         for row in recorded.report(profile, "--raw")["rows"]
         if row.get("role") != "bookkeeping"
     }
     ours, theirs = rows(recorded.profile), rows(imported)
     assert {library for _, library in theirs} == {"cpu_op", "user_annotation", "python_function"}
-    # This run records PyTorch's ops and ranges with their counters, so those of torch's recording are left out.
+    # This run records PyTorch's ops and ranges, so those of torch's recording are left out.
     assert {library for _, library in ours} == {"torch", "python_function"}
     for (name, library), (calls, total, _) in theirs.items():
         if library == "python_function":
@@ -192,7 +188,7 @@ def test_the_report_is_that_of_the_imported_trace(torch, everything, tmp_path):
             # Each begin and end is rounded to a tick of the run's clock.
             assert ours[(name, library)][1] == pytest.approx(total, abs=2 * calls, rel=1e-3), name
         else:
-            # Our calls include calls outside of the block that torch profiles.
+            # Our calls include calls outside of torch's block.
             assert calls <= ours[(name, "torch")][0] <= 2 * calls + 40, name
     for by in ("module", "shape"):
         table = lambda profile: recorded.report(profile, "--by", by)["rows"]
@@ -200,8 +196,8 @@ def test_the_report_is_that_of_the_imported_trace(torch, everything, tmp_path):
 
 
 def repeated(events):
-    """Returns the number and the duration in ns, by name and shapes, of the ops that torch's tables leave out. Such
-    an op is the only op inside of an op with the same name: for example, aten::sum calls itself."""
+    """Torch's tables leave out an op that is the only op inside of an op with the same name. For
+    example, aten::sum calls itself."""
     ops = [e for e in events if e["ph"] == "X" and e["cat"] in ("cpu_op", "user_annotation")]
     ns = lambda e: (round(e["ts"] * 1000), round((e["ts"] + e["dur"]) * 1000))
     inside = collections.defaultdict(list)
@@ -225,7 +221,7 @@ def repeated(events):
 def test_sums_by_op_and_by_shape_are_torchs(any_torch, tmp_path):
     recorded = Recorded(any_torch, tmp_path, "steps")
     (found,) = recorded.found
-    # Under `run`, ops are recorded with counters instead. The trace's own ops are calls only if it is imported.
+    # Under `run`, ops are recorded with counters instead of those of the trace.
     imported = tmp_path / "imported.cpt"
     recorded.program("trace", "import", recorded.trace, "-o", imported)
     by_op = collections.defaultdict(lambda: [0, 0.0, 0.0, 0])
@@ -237,7 +233,7 @@ def test_sums_by_op_and_by_shape_are_torchs(any_torch, tmp_path):
     assert left_out
     assert by_op.keys() == found["sums"].keys()
     for op, (calls, total_us, self_us) in found["sums"].items():
-        # Both counts contain only the outermost calls, and so do both totals.
+        # Both counts are those of outermost calls.
         inner = sum(row[0] for (name, _), row in left_out.items() if name == op)
         assert (by_op[op][0], by_op[op][3]) == (calls, inner), op
         # Torch adds up fractions of µs, and the profile adds up whole ticks of its clock.
@@ -255,7 +251,7 @@ def test_sums_by_op_and_by_shape_are_torchs(any_torch, tmp_path):
         assert calls == their_calls + more[0], key
         assert total_ns - more[1] == pytest.approx(total_us * 1000, abs=calls), key
         if key[0] not in {name for name, _ in left_out}:
-            # Torch adds the own time of an op that it leaves out to the op around it, whose shapes may differ.
+            # Torch adds the own time of such an op to the op around it, whose shapes may differ.
             assert self_ns == pytest.approx(self_us * 1000, abs=4 * calls), key
 
 
@@ -267,18 +263,17 @@ def test_modules_have_their_forward_and_backward_ops(torch, everything):
     linears = [f"{block}/Linear_{2 * i + j}" for i, block in enumerate(blocks) for j in range(2)]
     assert rows.keys() == {"Sequential_0", *blocks, *linears, "Sequential_0/Linear_4", None}
     assert all(rows[name]["calls"] == 3 for name in rows if name is not None)
-    # A block itself calls only relu and add, and its modules call the other ops. In each step, each of them has
-    # one backward op.
+    # A block itself calls only relu and add, and its modules call the other ops. In each step, each
+    # op has one backward op.
     backward = {name: row["backward_ops"] for name, row in rows.items()}
     assert all(backward[name] > 0 and rows[name]["ops"] > 0 for name in [*blocks, *linears])
     # The time of a module contains everything inside of it.
     of = lambda name: sum(row["self_ns"] for module, row in rows.items() if module and module.startswith(name))
     assert of("Sequential_0") == rows["Sequential_0"]["total_ns"]
-    # The self time of each op is in exactly one row.
     ops = [e for e in recorded.traced() if e["ph"] == "X" and e["cat"] in ("cpu_op", "user_annotation")]
     assert sum(row["ops"] + row["backward_ops"] for row in rows.values()) == len(ops)
     assert sum(row["ops_ns"] + row["backward_ns"] for row in rows.values()) == report["ops_ns"]
-    # Outside of all modules are the ops of the step itself and of the optimizer.
+    # The ops of the step itself and of the optimizer are outside of all modules.
     assert "step" in {op["name"] for op in ops} and rows[None]["ops"] > 0
 
 
@@ -314,12 +309,12 @@ def test_lines_and_steps_and_flops_are_torchs(any_torch, tmp_path):
         more = 0
         for function, (ops, self_us) in found["lines"].items():
             if function == "<module>":
-                # The steps themselves are ops of this function, too.
+                # The steps are ops of this function, too.
                 continue
             more += ours[function][0] - ops
             assert ours[function][0] >= ops, function
             assert ours[function][1] == pytest.approx(self_us * 1000, abs=4 * ops), function
-        # PyTorch leaves out an op inside of an op of the same name, and adds its self time to the outer op.
+        # PyTorch adds the self time of an op inside of an op of the same name to the outer op.
         assert more == sum(calls for calls, _ in repeated(recorded.traced()).values())
         assert {"forward", "loss_of"} <= ours.keys() & found["lines"].keys()
 
@@ -329,7 +324,7 @@ def test_lines_and_steps_and_flops_are_torchs(any_torch, tmp_path):
         assert {op: count for op, count in flops.items() if count} == found["flops"]
         assert {"aten::conv2d", "aten::addmm", "aten::bmm", "aten::mul", "aten::add"} <= found["flops"].keys()
 
-        # PyTorch has no rates, but it has the numbers from which these metrics are computed.
+        # PyTorch has the numbers from which these metrics are computed.
         metrics = ("--metric", "rate = flops / duration in G/s", "--metric", "each = flops / calls")
         report = recorded.report(profile, "--by", "shape", *metrics)
         assert [metric["name"] for metric in report["metrics"]] == ["rate", "each"]
@@ -412,7 +407,7 @@ def test_an_unknown_version_is_named_once_and_its_files_are_taken_over(torch, tm
     assert len(recorded.found) == 2
     ours = as_multiset(recorded.exported())
     assert ours == as_multiset(recorded.traced(".0")) + as_multiset(recorded.traced(".1"))
-    # As in a file that torch writes, `traceName` in the saved file is the path of the file.
+    # In a file that torch writes, `traceName` is the path of the file.
     for i in range(2):
         path = f"{recorded.trace}.{i}"
         assert json.loads(open(path).read())["traceName"] == path

@@ -14,7 +14,7 @@ OPS = ["aten::linear", "aten::addmm", "aten::t", "aten::mm"]
 
 
 def recorded(torch, tmp_path, mode, *options, steps=STEPS):
-    """Records the script. Returns how often each op was called (estimated) and seen, and the report."""
+    """Returns how often each op was called (estimated) and seen, and the report."""
     profile = tmp_path / "p.cpt"
     words = [PROGRAM, "run", "-e", "none", "-o", profile, *options, "--", torch.python]
     script = places.ROOT / "tests/python/torch/scripts/steps.py"
@@ -33,7 +33,6 @@ def recorded(torch, tmp_path, mode, *options, steps=STEPS):
 
 @pytest.fixture(scope="session")
 def truth(torch):
-    """Returns what torch.profiler counts in the same number of steps."""
     return torch.run("steps.py", "count", STEPS).found
 
 
@@ -54,7 +53,7 @@ def test_exact_counts_cost_more(torch, truth, tmp_path):
 
 
 def test_inference_without_ranges_is_seen_whole(torch, tmp_path):
-    # Recording the ops of so many steps costs more than a hundredth of the time of importing PyTorch.
+    # Recording so many steps costs more than a hundredth of the time of importing PyTorch.
     steps = 25 * STEPS
     calls, seen, report = recorded(torch, tmp_path, "inference", "--budget=1%", steps=steps)
     assert calls == seen

@@ -26,7 +26,7 @@ def test_there_are_examples():
 
 @pytest.mark.parametrize("page, n, code", BLOCKS, ids=[f"{p}-{n}" for p, n, _ in BLOCKS])
 def test_every_example_runs(torch, tmp_path, page, n, code):
-    # Each example runs in a folder of its own, because examples write files.
+    # Examples write files, so each runs in a folder of its own.
     done = torch.run(f"import os\nos.chdir({str(tmp_path)!r})\n{GIVEN}{code}", quick=False)
     assert done.code == 0, done.errors
     assert "aten::addmm" in done.output, done.output

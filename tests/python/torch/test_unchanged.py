@@ -11,7 +11,6 @@ MODELS = ["mlp", "conv", "transformer"]
 
 @pytest.fixture(scope="session")
 def alone(torch):
-    """Returns the result of models.py without Counterpoint."""
     return torch.run("models.py", *MODELS, COUNTERPOINT_TORCH="0")
 
 
@@ -26,9 +25,9 @@ def test_torchs_own_events_are_the_same(torch, plugins, alone, tmp_path):
         shown, raw = without[model]
         assert min(len(shown), len(raw)) > 100, model
         assert kernels[model] == [shown, raw], model
-        # In torch's tree, a launch is a child of its op, as a launch of CUDA is. Torch leaves out an op that is
-        # the only child of an op with the same name. With launches, fewer ops are only children, so torch keeps
-        # more of them, and only `raw` is compared.
+        # In torch's tree, a launch is a child of its op, as a launch of CUDA is. Torch leaves out
+        # an op that is the only child of an op with the same name. With launches, fewer ops are
+        # only children, so only `raw` is compared.
         assert launches[model][1] == raw, model
 
 
@@ -74,7 +73,7 @@ gc.unfreeze()
 
 
 def test_a_collector_that_runs_all_the_time_changes_nothing(torch, alone):
-    """Other tests run without Python's garbage collector and most of its work at the exit (`quick.py`)."""
+    """Other tests run without Python's garbage collector (`quick.py`)."""
     models = places.ROOT / "tests/python/torch/scripts/models.py"
     script = COLLECTED.replace("MODELS", repr(str(models)))
     done = torch.run(script, *MODELS, quick=False)
@@ -92,7 +91,7 @@ print(json.dumps([sorted(m for m in sys.modules if m.startswith("counterpoint"))
 """
 
 
-# `import torch` loads these modules: the entry point, and the module that prints messages if something fails.
+# `import torch` loads the entry point, and the module that prints messages.
 LEAST = ["counterpoint", "counterpoint.torch", "counterpoint.torch._complaints", "counterpoint.torch._entry"]
 
 
@@ -158,5 +157,6 @@ def test_workers_of_data_loaders(torch, plugins, tmp_path):
             of.setdefault(int(number), []).append(call)
     cycle = ["create", "configure", "start", "stop", "process", "destroy"]
     assert of.pop(process) == ["register", *cycle, *cycle]
-    # Forked workers have no plugins. Spawned workers load them, but torch's profiler does not run there.
+    # Forked workers have no plugins. Spawned workers load them, but torch's profiler does not run
+    # there.
     assert list(of.values()) == [["register"]] * 2

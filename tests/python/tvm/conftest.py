@@ -6,7 +6,6 @@ import pytest
 
 @pytest.fixture(autouse=True, scope="session")
 def tvm_and_counterpoint():
-    """Skips a test if TVM or the built Counterpoint is missing."""
     if importlib.util.find_spec("tvm") is None:
         pytest.skip("TVM is not installed")
     if not (places.DIST / "bin/counterpoint").is_file():
@@ -15,7 +14,7 @@ def tvm_and_counterpoint():
 
 @pytest.fixture(scope="module")
 def mlp():
-    """Returns a machine, the name of its entry function, and arguments."""
+    """Returns a machine, its entry function, and arguments."""
     import models
 
     mod, entry, arrays = models.MODELS["mlp"]()

@@ -81,7 +81,7 @@ class Transformer(nn.Module):
 
 
 def exported(model, shape):
-    """Returns the module, its entry function and its arguments. The arguments are random numbers that are the same
+    """Returns the module, its entry function and its arguments: random numbers that are the same
     every time."""
     spec = {"forward": {"x": nn.spec.Tensor(shape, "float32")}}
     mod, named = model.export_tvm(spec=spec)
@@ -103,7 +103,8 @@ MODELS = {
 
 
 def calls(*names, shape=(2, 2), mode="float32"):
-    """Returns a module whose `main(x)` calls packed functions, each with the result of the call before."""
+    """Returns a module whose `main(x)` calls packed functions, each with the result of the one
+    before."""
     info = TENSOR(shape, mode)
     builder = relax.BlockBuilder()
     x = relax.Var("x", info)
@@ -116,7 +117,7 @@ def calls(*names, shape=(2, 2), mode="float32"):
 
 
 def touching(pages):
-    """Returns a module whose `main(x)` has two parallel tasks, which write `pages` pages of `x` each."""
+    """The two parallel tasks of `main(x)` write `pages` pages of `x` each."""
     size = pages * 4096
 
     @T.prim_func

@@ -13,19 +13,18 @@ import tvm
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = str(places.DIST / "bin/counterpoint")
-# The names of rows that are not calls of ops.
+# These rows are no calls of ops.
 AROUND = ("(between ops)", "(entry function)")
 
 
 def shapes(arguments):
-    """Returns the types and shapes of the tensor arguments, read from TVM and written as in a report."""
+    """The types and shapes come from TVM, and are written as in a report."""
     tensors = [a for a in arguments if isinstance(a, tvm.runtime.Tensor)]
     return ", ".join(f"{t.dtype}[{', '.join(str(int(n)) for n in t.shape)}]" for t in tensors)
 
 
 def independent(vm, entry, args):
-    """Runs the entry function with an instrument in Python. Returns the ops that the instrument saw, and the run's
-    result."""
+    """Returns the ops that an instrument in Python saw, and the run's result."""
     seen = []
 
     def instrument(function, name, before, result, *arguments):
@@ -40,31 +39,28 @@ def independent(vm, entry, args):
 
 
 def ops(report):
-    """Returns the report's op calls."""
     return [row for row in report.calls if row["Name"].string not in AROUND]
 
 
 def counted(report):
-    """Counts the names and shapes of the report's op calls."""
     return Counter((r["Name"].string, r["Argument Shapes"].string) for r in ops(report))
 
 
 def flat(result):
-    """Returns the bytes of a result."""
     if isinstance(result, tvm.runtime.Tensor):
         return [result.numpy().tobytes()]
     return [part for item in result for part in flat(item)]
 
 
 def fresh(size):
-    """Returns a tensor whose memory has never been touched, and has pages of 4 KiB."""
+    """The tensor's memory is untouched, with pages of 4 KiB."""
     memory = mmap.mmap(-1, size)
     memory.madvise(mmap.MADV_NOHUGEPAGE)
     return tvm.runtime.from_dlpack(np.frombuffer(memory, dtype="uint8"))
 
 
 def touch(pages):
-    """Writes to `pages` pages that this process has not touched before."""
+    """Writes to `pages` new pages."""
     memory = mmap.mmap(-1, pages * 4096)
     memory.madvise(mmap.MADV_NOHUGEPAGE)
     for page in range(pages):
@@ -77,7 +73,7 @@ def microseconds(row):
 
 
 def assert_sums_to_the_wall_time(report):
-    """Checks that the rows' times add up to the run's time, except for rounding errors."""
+    """There may be rounding errors."""
     wall = microseconds(report.device_metrics["cpu0"])
     assert np.isclose(sum(map(microseconds, report.calls)), wall, rtol=1e-9, atol=1e-3)
     assert np.isclose(sum(row["Percent"].percent for row in report.calls), 100.0, rtol=1e-9)
@@ -85,13 +81,13 @@ def assert_sums_to_the_wall_time(report):
 
 
 def python(code, *words, **variables):
-    """Runs a program in another Python process, with the package of `dist`."""
+    """Runs a program in another Python, with the package of `dist`."""
     path = os.pathsep.join([str(places.DIST / "lib/python"), str(HERE), str(places.HERE)])
     return run([sys.executable, "-c", code, *map(str, words)], PYTHONPATH=path, **variables)
 
 
 def run(words, good=0, **variables):
-    """Runs a command. Returns what it printed on stdout."""
+    """Returns the command's stdout."""
     environment = {**os.environ, **variables}
     done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == good, f"{words}\n{done.stdout}\n{done.stderr}"

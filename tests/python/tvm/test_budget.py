@@ -14,7 +14,7 @@ RUNS = 400
 
 
 def counts(profile):
-    """Returns the exact number of calls of each op, by its name."""
+    """Returns the exact number of calls of each op, by name."""
     text = support.run([support.PROGRAM, "export", "--what", "counts", "--format", "csv", str(profile)])
     found = Counter()
     for row in csv.DictReader(io.StringIO(text)):
@@ -46,12 +46,12 @@ def test_every_op_is_counted(budget, tmp_path):
     if budget == 0:
         assert rows == []
         return
-    # Some calls were not timed. A row's weight is the number of calls that the row represents.
+    # A row's weight is the number of calls that the row represents.
     assert 0 < len(rows) < sum(names.values())
     assert all(row["Weight"].value >= 1 for row in rows)
     assert any(row["Weight"].value > 1 for row in rows)
     assert any("only some calls were timed" in note for note in report.notes)
-    # If some runs were not watched, the report does not contain the number of runs.
+    # Without watching all runs, the number of runs is not known.
     assert report.device_metrics["cpu0"]["Count"] in (cp.Count(RUNS), None)
 
 

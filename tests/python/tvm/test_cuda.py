@@ -97,7 +97,7 @@ def libraries(tmp_path_factory):
 
 
 def counted(libraries, names, cupti=None, environment=None):
-    """Returns what a child process counts for `names` in an op of three kernels on device 1, and in an op on the
+    """A child process counts `names` in an op of three kernels on device 1, and in an op on the
     host."""
     driver, double = libraries[:2]
     path = os.pathsep.join(filter(None, [str(places.DIST / "lib/python"), os.environ.get("PYTHONPATH")]))
@@ -111,7 +111,7 @@ def counted(libraries, names, cupti=None, environment=None):
 def test_an_op_on_the_device_has_its_counters(libraries):
     names = ["cuda:::sm__cycles_active.avg", "cuda:::dram__bytes_read.sum:stat=per_second:device=1"]
     found = counted(libraries, names)
-    # Each kernel adds 5 + c to counter number c (cupti_range.c), and the op has three kernels.
+    # Each of three kernels adds 5 + c to counter number c (cupti_range.c).
     assert found["columns"] == [names[1], "cuda:::sm__cycles_active.avg:device=1"]
     assert found["rows"] == [[18.0, 15.0], [None, None]], found
     assert found["told"] == [] and found["left"] == 0 and found["losses"] == {}
@@ -149,11 +149,11 @@ def test_what_prevents_counting_is_told(libraries):
         assert "NVreg" not in found["told"][0]
     found = counted(libraries, ["cuda:::sm__cycles_active.avg"], cupti=libraries[2])
     assert found["columns"] == [] and "has no function cupti" in found["told"][0], found
-    # That a counter needs two runs is found out at the first op.
+    # Only the first op shows that a counter needs two runs.
     found = counted(libraries, ["cuda:::needs__two_passes.sum"])
     assert found["columns"] == []
     assert len(found["told"]) == 1 and "these counters need 2 runs" in found["told"][0], found
-    # Only a user without rights gets the advice about rights.
+    # The advice about rights is for users without rights.
     assert "modprobe" not in found["told"][0]
     forbidden = counted(libraries, ["cuda:::sm__cycles_active.avg"], cupti=libraries[3])
     assert "error 35; root may read" in forbidden["told"][0], forbidden
@@ -162,7 +162,7 @@ def test_what_prevents_counting_is_told(libraries):
 
 def test_the_default_counter_is_that_of_tvms_collector(libraries):
     found = counted(libraries, None)
-    # The default is sm__cycles_elapsed.sum, which the test double does not have.
+    # The test double does not have the default, sm__cycles_elapsed.sum.
     assert "cuptiProfilerHostConfigAddMetrics: error 17" in found["told"][0], found
     chosen = counted(libraries, None, environment={"TVM_PAPI_CUDA_METRICS": "cuda:::sm__cycles_active.avg:device=1;"})
     assert (chosen["columns"], chosen["rows"]) == (["cuda:::sm__cycles_active.avg:device=1"], [[15.0], [None]])

@@ -19,7 +19,7 @@ PAGES = sorted([*(p for p in places.ROOT.glob("docs/*.md")
                 places.ROOT / "README.md", places.ROOT / "bindings/python/README.md"])
 BLOCKS = [(page, n, code) for page in PAGES
           for n, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M))]
-# Defines the names that later examples use without defining them. The pages say which names these are.
+# The pages say which names their examples assume.
 GIVEN = """
 class pool:
     made = 0
@@ -37,7 +37,6 @@ STABLE = ("Name", "Device", "Count", "Argument Shapes", "Bytes Allocated")
 
 
 def worked():
-    """Returns the code of the worked example."""
     section = TEXT.split("## A worked example")[1]
     return re.search(r"```python\n(.*?)```", section, re.S).group(1)
 
@@ -47,7 +46,7 @@ def test_every_example_runs(page, n, code):
     if code == worked():
         assert support.python(code)
         return
-    # Other examples use the model of the worked example, without its profile, by the names on their pages.
+    # Other examples use the model of the worked example, without its profile.
     model = worked().split("with cp.profile")[0] + GIVEN
     if 'vm["main"]' in code:
         model = model.replace("forward", "main")
@@ -66,8 +65,8 @@ def test_no_example_is_overlooked():
 
 
 def cells(table):
-    """Returns the values of the stable columns in each row. The header shows where a column is: each column except
-    the first ends where its header ends."""
+    """The header shows where a stable column is: each column except the first ends where its header
+    ends."""
     lines = table.strip().splitlines()
     header, rows = lines[0], lines[1 : lines.index("")]
     starts, at = {}, 0
@@ -78,7 +77,7 @@ def cells(table):
     starts["Name"] = (0, first)
     found = set()
     for row in rows:
-        # The number after a name may begin before its header does, so the name ends at the first two spaces.
+        # The number after a name may begin before its header does, so two spaces end the name.
         name = re.split(r"\s{2,}", row)[0].strip()
         values = [row[slice(*starts[column])].strip() for column in STABLE[1:]]
         found.add((name, *values))

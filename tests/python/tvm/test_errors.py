@@ -34,7 +34,7 @@ def begun(*given, **named):
     cp.profile(*given, **named).__enter__()
 
 
-# Each wrong use, and a pattern for the error's text.
+# Each wrong use has a pattern for the error's text.
 PROFILES = {
     "a number": (lambda vm, ex: cp.profile(3), "relax.VirtualMachine, several .*, not 3$"),
     "nothing": (lambda vm, ex: cp.profile(None), "not None$"),
@@ -114,11 +114,11 @@ def test_a_wrong_use_is_told_in_our_words(made, name):
     with pytest.raises(cp.CounterpointError, match=said) as caught:
         use(vm, executable)
     text = str(caught.value)
-    # Options of the command line may occur only in commands that the user should type.
+    # Only commands that the user should type may have options of the command line.
     prose = re.sub(r"`[^`]*`", "", text)
     assert not re.search(r"(?<![\w-])--?[a-z]", prose), text
     assert "\n" not in text or "\nhint: " in text
-    # An error about an argument is also an instance of the types that Python's own functions raise.
+    # Python's own functions raise these types for wrong arguments.
     if isinstance(caught.value, cp.ArgumentError):
         assert isinstance(caught.value, TypeError) and isinstance(caught.value, ValueError)
 
@@ -135,7 +135,6 @@ def test_a_function_of_an_executable_is_measured(made):
     for one in (executable, vm, vm.module):
         metrics = cp.profile_function(one, tvm.cpu(), [], ENTRY, warmup_iters=1)(*args)
         assert list(metrics) == ["Duration (us)"]
-        # An error of the model reaches the caller unchanged.
         with pytest.raises(Exception, match="7 arguments") as caught:
             cp.profile_function(one, tvm.cpu(), [], ENTRY, 0)(1)
         assert not isinstance(caught.value, cp.CounterpointError)

@@ -15,13 +15,13 @@ from tvm.script import tirx as T
 import counterpoint.tvm as cp
 
 MODES = ["sampled", "timed", "count", "log"]
-# Rows and columns of the loop nest, and the number of terms of each sum. LLVM does not reorder sums of
-# floats, so the innermost loop stays one loop. None of the three loops is short enough to be unrolled completely.
+# The loop nest has I rows, J columns and sums of K terms. LLVM does not reorder sums of floats, so
+# the innermost loop stays one loop. None of the loops is short enough to be unrolled completely.
 I, J, K = 20, 70, 300
 
 
 def nest():
-    """Compiles three nested loops, whose hits can be computed by hand."""
+    """The hits of the three nested loops can be computed by hand."""
 
     @T.prim_func
     def nest(a: T.Buffer((I, K), "float32"), b: T.Buffer((K, J), "float32"), c: T.Buffer((I, J), "float32")):
@@ -50,8 +50,7 @@ def run_nest(executable, times=1):
 
 
 def in_session(instrumented, call, **options):
-    """Returns the loops that a session records during `call()`. A profile needs a virtual machine, so this makes
-    one."""
+    """A profile needs a virtual machine, so this makes one."""
     vm = models.machine(models.calls("counterpoint.test.nothing"))
     with cp.profile(vm, counters=[], loops=True, **options) as prof:
         result = call(instrumented)
@@ -91,12 +90,12 @@ def test_hits_are_trip_counts_and_results_are_the_same(mode):
         for row in rows.values():
             raw = document[row.id]
             assert raw["child_ticks"] + raw["raw"]["self"]["ticks"] == raw["measured_ticks"]
-    # The original module is not instrumented, so it counts nothing.
+    # The original module counts nothing.
     again, _ = in_session(plain, run_nest)
     assert not any(row.hits for row in again)
 
 
-# Each mode, each model and both modes of execution occur, but not all combinations, which would take minutes.
+# All combinations would take minutes.
 WHOLE = [
     *(("cnn", mode, "bytecode") for mode in MODES),
     ("mlp", "sampled", "compiled"),
@@ -118,7 +117,7 @@ def test_whole_models_give_the_same_bytes(name, mode, exec_mode):
     with cp.profile(vm, counters=[], loops=True) as prof:
         assert support.flat(vm[entry](*arguments)) == expected
     loops = prof.loops()
-    # Each op is a function. The function was entered as many times as the machine called the op.
+    # Each op is a function, which was entered as many times as the machine called the op.
     entered = {row.function: row.hits for row in loops if row.kind == "function" and row.hits}
     assert entered
     if exec_mode == "bytecode":
@@ -133,7 +132,7 @@ def test_whole_models_give_the_same_bytes(name, mode, exec_mode):
 
 
 def test_parallel_loops_count_for_each_thread():
-    """The tasks of a parallel launch run on several threads; together they enter all loops."""
+    """The tasks of a parallel launch together enter all loops."""
 
     @T.prim_func
     def rows(a: T.Buffer((64, K), "float32"), c: T.Buffer((64,), "float32")):
@@ -162,7 +161,7 @@ def test_parallel_loops_count_for_each_thread():
 
 
 def test_exported_libraries_and_runs(tmp_path):
-    """Exports an instrumented model, which a program under `counterpoint run` then loads."""
+    """A program under `counterpoint run` loads the exported model."""
     mod, entry, made = models.MODELS["mlp"]()
     instrumented = cp.instrument_module(models.executable(mod), mode="count")
     library, profile = tmp_path / "model.so", tmp_path / "p.cpt"
@@ -187,7 +186,7 @@ print(vm[entry](*models.tensors(made)).numpy().tobytes().hex())
 
 
 def test_loops_are_below_their_ops_in_the_tree_of_a_report(tmp_path):
-    """If the machine calls an op in only one place, the tree has the loops of the op below the op."""
+    """If an op is called in only one place, its loops are below it in the tree."""
     profile, script = tmp_path / "p.cpt", support.places.ROOT / "fixtures/readme/matmul.py"
     words = [support.PROGRAM, "run", "--loops", "-e", "none", "-o", str(profile), "--"]
     path = str(support.places.DIST / "lib/python")
@@ -205,8 +204,8 @@ def test_loops_are_below_their_ops_in_the_tree_of_a_report(tmp_path):
 
 
 def test_the_code_of_a_jit_is_kept(tmp_path):
-    """The code's memory is freed when the process ends, but the profile contains a copy. The machine code of each
-    region has as many loops as the region itself."""
+    """The process frees the code's memory at its end, but the profile has a copy. The machine code
+    of each region has as many loops as the region."""
     instrumented = cp.instrument_module(nest(), mode="timed", min_height=0)
     vm = models.machine(models.calls("counterpoint.test.nothing"))
     profile = tmp_path / "kept.cpt"
@@ -231,8 +230,9 @@ def test_the_code_of_a_jit_is_kept(tmp_path):
 
 
 def test_functions_that_the_code_of_a_jit_calls_are_named(tmp_path):
-    """The C library chooses one of several implementations of `expf`, and does not export their names. The loop is
-    long, because LLVM completely unrolls a loop of 64 iterations with vectors of 512 bits."""
+    """The C library chooses one of several implementations of `expf`, and does not export their
+    names. The loop is long, because LLVM completely unrolls a loop of 64 iterations with vectors
+    of 512 bits."""
     N = 6400
 
     @T.prim_func

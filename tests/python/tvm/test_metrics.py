@@ -10,7 +10,6 @@ import tvm
 
 
 def collecting(metrics, stop=None):
-    """Returns a collector that has these metrics."""
 
     class Mine(cp.Collector):
         def start(self, device):
@@ -24,7 +23,7 @@ def collecting(metrics, stop=None):
 
 
 def columns_of_every_format(prof):
-    """Returns the names of all columns that the report, `ops` and `export` have for a profile."""
+    """The columns are those of the report, of `ops` and of `export`."""
     report = prof.report(all=True)
     found = {key for row in [*report.calls, *report.device_metrics.values()] for key in row}
     for command in (["ops", "--format", "csv"], ["export", "--format", "csv"]):
@@ -47,14 +46,14 @@ def test_no_metric_takes_the_name_of_a_column_or_counter():
         for name in sorted(columns | spelled | {"Total Duration (us)", "hash", "Timing", "duration"}):
             with pytest.raises(cp.CounterpointError, match="cannot be a metric"):
                 cp.profile(vm, **counted, collectors=[collecting({name: cp.Count})]).__enter__()
-    # Two collectors must not have the same metric's name, nor may one collector have a name twice.
+    # No two metrics may have the same name.
     for metrics in (["hits", "hits"], ["hits (us)", "hits_ns"], ["L2 hits", "l2-hits"]):
         with pytest.raises(cp.CounterpointError, match="another collector"):
             both = [collecting({name: cp.Count}) for name in metrics]
             cp.profile(vm, counters=[], collectors=both).__enter__()
     with pytest.raises(cp.CounterpointError, match="differ only in capitals, separators or units"):
         cp.profile(vm, counters=[], collectors=[collecting({"L2 hits": cp.Count, "l2-hits": cp.Count})]).__enter__()
-    # A name that is not a column of this profile is allowed. The failed profiles are closed.
+    # The failed profiles are closed, and this name is not a column of this profile.
     free = collecting({"page-faults": cp.Count, "hits": cp.Count}, lambda: {"hits": cp.Count(7), "page-faults": cp.Count(8)})
     with cp.profile(vm, counters=["task-clock"], collectors=[free]) as prof:
         vm["main"](argument)
@@ -104,7 +103,6 @@ def test_where_warnings_are_errors_a_failing_collector_is_one_and_hides_no_other
             with cp.profile(vm, counters=[], collectors=broken("another of its own")):
                 vm[entry](*args)
                 raise KeyError("the model's")
-    # The profile was closed in both cases.
     with cp.profile(vm, counters=["page-faults"]) as prof:
         vm[entry](*args)
     assert prof.report().calls
@@ -112,7 +110,7 @@ def test_where_warnings_are_errors_a_failing_collector_is_one_and_hides_no_other
 
 def test_counters_of_another_device_alone_count_nothing_on_the_processor(mlp, monkeypatch):
     vm, entry, args = mlp
-    # This holds even if an environment variable sets the default counters.
+    # An environment variable for the default counters makes no difference.
     monkeypatch.setenv("COUNTERPOINT_CPU_METRICS", "page-faults")
     names = {tvm.cuda(): ["cuda:::event:elapsed_cycles_sm:device=0"]}
     with cp.profile(vm, collectors=[cp.CounterCollector(names)]) as prof:
@@ -122,8 +120,8 @@ def test_counters_of_another_device_alone_count_nothing_on_the_processor(mlp, mo
 
 
 def test_a_list_of_devices_is_counted_by_default(mlp, monkeypatch):
-    """TVM's former collector also took a list of devices. The environment variable sets the default counters,
-    because this machine may have no hardware counters."""
+    """TVM's former collector also took a list of devices. This machine may have no hardware
+    counters, so the environment variable sets the default counters."""
     vm, entry, args = mlp
     monkeypatch.setenv("COUNTERPOINT_CPU_METRICS", "page-faults")
 

@@ -25,7 +25,6 @@ def plugin(tmp_path_factory):
 
 
 def calls(profile):
-    """Returns the number of calls of each op, from `counterpoint report`."""
     command = [support.PROGRAM, "report", str(profile), "--format", "csv"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return {row["op"]: int(row["calls"]) for row in csv.DictReader(io.StringIO(text)) if row.get("op")}
@@ -46,7 +45,6 @@ def test_a_plugin_records_while_a_profile_is_open(plugin, tmp_path):
             vm[entry](*args)
         found = calls(output)
         assert found[name] == 1 and found["launch it"] == 1, found
-        # The machine's ops are the same as without a plugin.
         ops = without_bookkeeping(support.counted(prof.report()))
         assert ops == without_bookkeeping(support.independent(vm, entry, args)[0])
     with cp.profile(vm, counters=[], output=tmp_path / "none.cpt") as prof:

@@ -19,7 +19,7 @@ from tvm import relax
 
 
 class Told(cp.Collector):
-    """A collector with every kind of metric, whose values are known."""
+    """The collector has every kind of metric, with known values."""
 
     metrics = {
         "n": cp.Count,
@@ -93,7 +93,7 @@ def test_a_collector_that_fails_is_a_loss_and_no_error(mlp):
 
 
 class Interrupted(cp.Collector):
-    """A collector whose function `where` calls `raised` at the third op."""
+    """The collector's function `where` calls `raised` at the third op."""
 
     metrics = {"n": cp.Count}
 
@@ -122,14 +122,14 @@ class Beside(Interrupted):
 
 
 def ctrl_c():
-    """Sends SIGINT while an op runs. Python handles the signal in the Python code that runs next."""
+    """Python handles the signal in the Python code that runs next."""
     signal.raise_signal(signal.SIGINT)
 
 
 @pytest.fixture
 def interruptible():
-    """Sets Python's handler of Ctrl-C. Python itself does not set it if the signal is ignored, as it is in
-    programs that a shell started in the background."""
+    """Python does not set its handler of Ctrl-C if the signal is ignored, as it is in programs that
+    a shell started in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -145,12 +145,11 @@ def test_what_ends_a_program_passes_a_collector(mlp, where, raised, error):
         with cp.profile(vm, counters=[], collectors=[collector, beside]) as prof:
             vm[entry](*args)
     assert error is not SystemExit or caught.value.code == 7
-    # The model stopped before or after the third op. The calls before that moment are recorded.
+    # The model stopped at the third op, and the calls before that are recorded.
     assert collector.started == 3
     report = prof.report(all=True)
     ops = support.ops(report)
     assert [row.get("n") for row in ops] == [cp.Count(1)] * 2 + [None] * (where == "stop")
-    # The machine and the next profile work as if nothing had happened.
     with cp.profile(vm, counters=[], collectors=[Interrupted("", None)]) as prof:
         vm[entry](*args)
     report = prof.report(all=True)
@@ -203,7 +202,7 @@ def test_functions_taken_before_are_measured_without_runs(mlp):
 
 
 def machine_with(middle):
-    """Returns a machine whose second op calls `middle`, and its argument."""
+    """The machine's second op calls `middle`."""
     tvm.register_global_func("test.around", lambda x: x, override=True)
     tvm.register_global_func("test.middle", middle, override=True)
     vm = models.machine(models.calls("test.around", "test.middle", "test.around"))
@@ -211,8 +210,7 @@ def machine_with(middle):
 
 
 def test_a_profile_may_begin_and_end_inside_of_an_op():
-    """TVM calls an instrument before and after an op. It calls the same one after the op, even if the op replaced
-    it."""
+    """TVM calls the same instrument before and after an op, even if the op replaced it."""
     todo, open_now = [], []
 
     def middle(x):
@@ -234,9 +232,9 @@ def test_a_profile_may_begin_and_end_inside_of_an_op():
     report = open_now[-1].report()
     names = [row["Name"].string for row in support.ops(report) if row["Name"].string != "vm.builtin.*"]
     assert names.count("test.middle") == 0 and sum(r["Count"].value for r in support.ops(report) if r["Name"].string == "test.around") == 2
-    # The losses are the run and the op in which the profile ended.
+    # The profile ended in a run and an op, which are losses.
     assert [(loss.name, loss.count) for loss in report.losses] == [("call_cut_short", 2)]
-    # The next call removes our instrument, and after it, the machine works as it did before the profile.
+    # The next call removes our instrument.
     vm["main"](x)
     with cp.profile(vm, counters=[]) as prof:
         vm["main"](x)
@@ -292,7 +290,7 @@ def test_other_ways_to_call(mlp):
         vm.invoke_stateful(entry)
         vm.get_outputs(entry)
     assert prof.report().device_metrics["cpu0"]["Count"] == cp.Count(2)
-    # A function that was looked up inside of a profile can be used as usual afterwards.
+    # A function that was looked up inside of a profile can be used afterwards.
     with cp.profile(vm, counters=[]) as prof:
         inside = vm[entry]
     assert support.flat(inside(*args)) == support.flat(vm[entry](*args))
@@ -307,7 +305,7 @@ def test_two_profiles_at_once(mlp):
         vm[entry](*args)
         with cp.profile(vm, counters=["page-faults"]) as inner:
             vm[entry](*args)
-        # The session continues while the calls that it has recorded so far are read.
+        # The session continues while its calls are read.
         assert support.counted(inner.report(all=True)) == once
         with pytest.raises(cp.ConflictError, match="page-faults.*task-clock"):
             cp.profile(vm, counters=["task-clock"]).__enter__()
@@ -329,7 +327,6 @@ def test_a_counter_that_cannot_be_had_is_an_error(mlp):
     vm, entry, args = mlp
     with pytest.raises(cp.CounterpointError, match="page-fautls"):
         cp.profile(vm, counters=["page-fautls"]).__enter__()
-    # The failed profile left nothing open.
     with cp.profile(vm, counters=["page-faults"]) as prof:
         vm[entry](*args)
     assert prof.report().calls
@@ -345,7 +342,7 @@ def test_a_device_without_a_source_is_left_out_with_one_warning(mlp, monkeypatch
             with cp.profile(vm, collectors=[cp.CounterCollector(names)]) as prof:
                 vm[entry](*args)
     about = [w for w in told if "cuda" in str(w.message)]
-    # The warning does not advise the user to get more rights, because there is no driver.
+    # There is no driver, so more rights would not help.
     assert len(about) == 1 and "libcuda.so" in str(about[0].message)
     assert "NVreg_RestrictProfilingToAdminUsers" not in str(about[0].message)
     # The warning names the line that opened the profile.
@@ -563,7 +560,6 @@ def test_a_report_has_the_calls_of_its_own_machines_whatever_they_are_called_lat
         vm[entry](*args)
     assert support.counted(prof.report(all=True)) == expected
     assert support.counted(later.report(all=True)) == expected
-    # Two machines may have the same name in one session.
     theirs, _ = support.independent(other, other_entry, other_args)
     with cp.profile({"model": vm}, counters=[]) as outer:
         with cp.profile({"model": other}, counters=[]) as inner:

@@ -45,7 +45,7 @@ def test_children_that_end_at_once_leave_nothing(tmp_path):
     told = support.python(CHILDREN_THAT_EXIT, TMPDIR=str(tmp_path))
     assert int(told) > 0, "they could not remove theirs"
     assert list(tmp_path.iterdir()) == []
-    # Other tests may have made pools in the meantime, but no new pool is left of a child of that program.
+    # Other tests may have made pools in the meantime.
     assert not {name for name in pools() - before if not Path(f"/dev/shm/{name}/pool").exists()}
 
 
@@ -89,7 +89,6 @@ def test_a_leftover_that_names_a_directory_of_others(tmp_path, monkeypatch):
 
 
 def subprocess_that_ended():
-    """Returns the process id of a process that has ended."""
     child = subprocess.Popen(["true"])
     child.wait()
     return child.pid
@@ -131,7 +130,7 @@ def test_a_profile_that_is_read_late_or_never_is_whole_and_leaves_nothing(mlp, t
     assert "matmul" in support.run([support.PROGRAM, "report", profiles[5].path])
     del prof, profiles
     gc.collect()
-    # Programs of other tests may have made pools in the meantime, which disappear when these programs end.
+    # Other tests may have made pools in the meantime, which disappear at their end.
     deadline = time.monotonic() + 120
     while not pools() <= before and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -139,7 +138,7 @@ def test_a_profile_that_is_read_late_or_never_is_whole_and_leaves_nothing(mlp, t
 
 
 def test_the_first_call_is_as_whole_as_the_others():
-    """Opening a profile creates the thread's state, its counters and the names of ops, so the first call need not."""
+    """Opening a profile creates the thread's state, its counters and the names of ops."""
     vm = models.machine(models.touching(5))
     argument = support.fresh(10 * 4096)
     vm["main"](argument)
@@ -148,9 +147,9 @@ def test_the_first_call_is_as_whole_as_the_others():
     with cp.profile(vm, counters=["page-faults:u"]) as prof:
         (part,) = (Path(prof._session.path) / "processes").iterdir()
         names = part / "meta.cps"
-        # Before the first call, the file already has the names for the op, its arguments and its regions.
+        # The file already has the names for the op, its arguments and its regions.
         assert names.read_bytes().count(b"touch") == 3
         vm["main"](argument)
-        # A thread that TVM starts for regions adds the cost of an empty call on that thread, but no names.
+        # A thread that TVM starts for regions adds no names.
         assert names.read_bytes().count(b"touch") == 3
     assert not prof.report().losses

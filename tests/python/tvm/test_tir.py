@@ -26,7 +26,7 @@ if tvm.__version__.startswith("0.25"):
 
 # Rows, columns and depth of the matrix products.
 I, J, K = 24, 70, 300
-# Number of parallel launches. It is so large that LLVM does not unroll the loop around the launches.
+# With so many parallel launches, LLVM does not unroll the loop around them.
 LAUNCHES = 100
 ALL = {"min_height": 0, "max_depth": 9}
 
@@ -55,7 +55,7 @@ def tiled():
 
 
 def guarded():
-    """Returns a function with a parallel loop inside of a serial loop, and loops under a condition."""
+    """A serial loop contains a parallel loop, and a condition contains loops."""
 
     @T.prim_func
     def guarded(a: T.Buffer((4 * LAUNCHES, K), "float32"), b: T.Buffer((K, J), "float32"), c: T.Buffer((4 * LAUNCHES, J), "float32")):
@@ -91,7 +91,7 @@ def call(executable, name, times=1):
 
 
 def recorded(run):
-    """Returns the loops that a session records during `run()`. A profile needs a virtual machine, so this makes one."""
+    """A profile needs a virtual machine, so this makes one."""
     vm = models.machine(models.calls("counterpoint.test.identity"))
     with cp.profile(vm, counters=[], loops=True) as prof:
         result = run()
@@ -99,7 +99,7 @@ def recorded(run):
 
 
 def scheduled(loops):
-    """Returns the loops of the schedule, each with the sum of the hits of its ids, or None if it has no ids."""
+    """Each loop has the sum of the hits of its ids, or None without ids."""
     found = []
     for module in loops.document["modules"]:
         hits = {row["id"]: row["hits"] for row in module["rows"]}
@@ -130,7 +130,7 @@ def test_a_tiled_matmul():
         assert (one["hits"], one["extent"], one["depth"]) == (hits, extent, depth), name
         assert (one["kind"], one["state"]) == ("serial", "instrumented")
     assert found["k"]["parent"] is not None
-    # TVM unrolled this loop, so its hits are unknown, which is not the same as 0.
+    # TVM unrolled this loop, so its hits are unknown, which is not 0.
     assert (found["ii"]["state"], found["ii"]["ids"], found["ii"]["hits"]) == ("unrolled", [], None)
     assert "unrolled by TVM: tiled:ii (unrolled 4)" in " ".join(str(loops).split())
     row = loops.find("tiled_compute_", "k")
@@ -139,7 +139,7 @@ def test_a_tiled_matmul():
 
 @pytest.mark.parametrize("mode", ["sampled", "timed", "count", "log"])
 def test_trip_counts_of_a_products_shape(mode):
-    """TVM's own schedule of a matrix product in a model has nested loops over rows, columns and depth."""
+    """TVM's own schedule of a matrix product has nested loops over rows, columns and depth."""
 
     class Product(nn.Module):
         def forward(self, x, y):
@@ -164,8 +164,8 @@ def test_trip_counts_of_a_products_shape(mode):
     outer, middle, inner = (rows[one["ids"][0]] for one in schedule)
     assert (middle["parent"], inner["parent"]) == (outer["id"], middle["id"])
     assert [row["hits"] for row in (outer, middle, inner)] == [runs, runs * I, runs * I * J]
-    # LLVM moves the first term, which clears the sum, out of the innermost loop. Each iteration of the
-    # remaining loop adds four terms.
+    # LLVM moves the first term, which clears the sum, out of the innermost loop. Each iteration of
+    # the remaining loop adds four terms.
     assert (depth - 1) % 4 == 0
     rounds = (depth - 1) // 4
     iterations = [runs * I, runs * I * J, runs * I * J * rounds]
@@ -271,7 +271,8 @@ def test_tvms_own_pass_chooses():
     assert result == plain
     found = by_name(loops)
     assert found["io"]["hits"] == 1
-    # TVM's pass instruments no loop inside of a parallel loop that is itself inside of another loop.
+    # TVM's pass instruments no loop inside of a parallel loop that is itself inside of another
+    # loop.
     assert found["ii"]["state"] == "instrumented"
     assert all(found[name]["state"] == "left out" for name in ("j", "k", "m", "n"))
     with pytest.raises(cp.ArgumentError, match="lets TVM's own pass choose"):
@@ -337,7 +338,7 @@ def test_exported_libraries_in_another_process(tmp_path):
     path = os.pathsep.join(
         [str(support.places.DIST / "lib/python"), str(support.HERE), str(support.places.HERE)]
     )
-    # Without a recording, the result is the same: `code` imports Counterpoint, but nothing records.
+    # `code` imports Counterpoint, but nothing records.
     assert support.python(code, library).splitlines()[-1] == expected
     words = [support.PROGRAM, "run", "--loops", "-e", "none", "-o", str(profile), "--"]
     printed = support.run([*words, sys.executable, "-c", code, str(library)], PYTHONPATH=path)
@@ -350,7 +351,7 @@ def test_exported_libraries_in_another_process(tmp_path):
 
 
 def test_no_agent_in_the_process(tmp_path):
-    """A process without our package loads an instrumented library."""
+    """The process has no package of ours."""
     with cp.loops(**ALL):
         instrumented = tvm.compile(tiled(), target="llvm")
     library = tmp_path / "tiled.so"
@@ -370,8 +371,9 @@ print(c.numpy().tobytes().hex())
 
 
 def test_all_three_ways_in_agree(tmp_path):
-    """Instruments the same matmul as TIR, as LLVM's text, and as IREE's compiler tiles it. The matmul is 64 x 64, in
-    eight row tiles, with column and sum loops in steps of 8 (crates/cli/tests/it/loops_iree.rs has IREE's numbers)."""
+    """The same matmul is instrumented as TIR, as LLVM's text, and as IREE's compiler tiles it. It
+    is 64 x 64, in eight row tiles, with column and sum loops in steps of 8
+    (crates/cli/tests/it/loops_iree.rs has IREE's numbers)."""
 
     @T.prim_func
     def mm(a: T.Buffer((64, 64), "float32"), b: T.Buffer((64, 64), "float32"), c: T.Buffer((64, 64), "float32")):
@@ -424,7 +426,7 @@ MATMUL = """func.func @mm(%lhs: tensor<64x64xf32>, %rhs: tensor<64x64xf32>) -> t
 
 
 def of_iree(folder):
-    """Returns the hits of the two loops in IREE's executable, from the report of `counterpoint loops`."""
+    """Returns the hits of the two loops in IREE's executable."""
     tools = os.path.join(os.environ["COUNTERPOINT_VENV"], "bin")
     model, module, profile = folder / "mm.mlir", folder / "mm.vmfb", folder / "iree.cpt"
     model.write_text(MATMUL)

@@ -35,26 +35,23 @@ def test_report_of_a_model(name, fused):
     assert sum(r["Count"].value for r in folded.calls) == sum(r["Count"].value for r in report.calls)
     book_keeping = [r for r in folded.calls if r["Name"].string.startswith("vm.builtin.")]
     assert [r["Name"].string for r in book_keeping] == ["vm.builtin.*"]
-    # For each counter, the values of the rows add up to the value of the run, and no value is missing.
     for counter in ("page-faults", "task-clock"):
         rows = [row[counter] for row in report.calls if counter in row]
         assert None not in rows
         total = float(report.device_metrics["cpu0"][counter])
         assert float(sum(map(float, rows))) == pytest.approx(total, rel=1e-9)
-    # Book-keeping ops are only timed. Their counts are in the row of the entry function.
+    # The counts of book-keeping ops are in the row of the entry function.
     for rows in (report.calls, folded.calls):
         book_keeping = [r for r in rows if r["Name"].string.startswith("vm.builtin.")]
         assert book_keeping and not any("page-faults" in r or "task-clock" in r for r in book_keeping)
-    # The report contains the sizes of the allocated storages.
     assert sum(r["Bytes Allocated"].value for r in report.calls if "Bytes Allocated" in r) > 0
-    # After the profile, the machine calls the same ops and returns the same result.
     again, result_again = support.independent(vm, entry, args)
     assert again == expected and result_again == result
 
 
 @pytest.mark.parametrize("bookkeeping", [False, True])
 def test_book_keeping_is_counted_where_it_is_asked_for(bookkeeping):
-    """A book-keeping op and another op touch fresh pages, whose page faults are counted in the right rows."""
+    """A book-keeping op and another op touch fresh pages."""
     pages = {"vm.builtin.counterpoint_test": 30, "counterpoint.test.touch": 20}
 
     def touching(count):
@@ -132,7 +129,7 @@ def test_users_instrument_is_called_and_stays():
     seen.clear()
     vm[entry](*args)
     assert seen == alone
-    # Our instrument calls an instrument that is set while the profile is open. The latter stays set.
+    # Our instrument calls an instrument that is set while the profile is open.
     vm.set_instrument(None)
     seen.clear()
     with cp.profile(vm, counters=[]) as prof:
@@ -192,7 +189,6 @@ def test_an_op_that_throws():
     assert report.notes == ["1 of 1 runs ended with an error: counterpoint.test.fail threw"]
     words = [support.PROGRAM, "ops", prof.path]
     assert "1 failed (counterpoint.test.fail threw)" in support.run(words)
-    # The next profile works as if nothing had happened.
     broken.clear()
     with cp.profile(vm, counters=[]) as prof:
         vm["main"](x)
@@ -226,7 +222,7 @@ def test_counterpoint_run_needs_no_change(tmp_path):
     profile = str(tmp_path / "run.cpt")
     bare = support.python(HOOKED)
     words = [support.PROGRAM, "run", "-e", "page-faults", "-o", profile, "--", sys.executable, "-c", HOOKED]
-    # The package is not in the program's path. `counterpoint run` adds it.
+    # `counterpoint run` adds the package to the program's path.
     assert support.run(words, PYTHONPATH=os.pathsep.join([str(support.HERE), str(support.places.HERE)])) == bare
     document = json.loads(support.run([support.PROGRAM, "ops", profile, "--format", "json", "--all"]))
     mod, entry, arrays = models.MODELS["mlp"]()
@@ -252,7 +248,7 @@ def test_a_forked_child_has_profiles_of_its_own():
         if child == 0:
             status = 1
             try:
-                # TVM's thread pool does not survive a fork, so nothing that uses it may be called here.
+                # TVM's thread pool does not survive a fork, so nothing may use it here.
                 with cp.profile(vm, counters=[]) as own:
                     pass
                 status = 0 if own.report().calls == [] else 2
@@ -291,7 +287,7 @@ def test_profile_function():
 
 @pytest.mark.parametrize("mode", ["sampled", "timed", "count", "log"])
 def test_instrumented_loops_count_and_the_process_ends_as_it_should(mode):
-    """The hits are those of test_loops.py. Freeing the code that TVM's JIT compiled must not crash the process."""
+    """Freeing the code that TVM's JIT compiled must not crash the process."""
     code = f"""
 import test_loops, counterpoint.tvm as cp
 plain = test_loops.nest()

@@ -1,5 +1,6 @@
-"""Tests a profile with a budget, in which some runs are not watched: nothing records the single ops of such a run.
-The ops are counted nevertheless, because all runs of the function make the same calls (docs/sampling.md)."""
+"""Tests a profile with a budget, in which some runs are not watched: nothing records the single ops
+of such a run. The ops are counted nevertheless, because all runs of the function make the same
+calls (docs/sampling.md)."""
 
 import os
 from collections import Counter
@@ -23,18 +24,18 @@ def op_of(name, function):
     return name
 
 
-# Every packed op of these models calls this native function, which returns its argument.
+# Packed ops of these models call this native function, which returns its argument.
 SAME = "testing.echo"
 
 
 def many_small_ops():
-    """Makes a model of ops that do nothing, so that watching a run costs much more than the run itself."""
+    """The ops do nothing, so that watching a run costs much more than the run itself."""
     vm = models.machine(models.calls(*[SAME] * OPS))
     return vm, models.tensors([np.ones((2, 2), "float32")])
 
 
 def branching():
-    """Makes a function that calls its op once, or twice if its second argument is true."""
+    """The function calls its op once, or twice if its second argument is true."""
     info = models.TENSOR((2, 2), "float32")
     builder = relax.BlockBuilder()
     x, twice = relax.Var("x", info), relax.Var("twice", models.TENSOR((), "bool"))
@@ -67,7 +68,7 @@ def test_which_functions_make_the_same_calls_in_each_run():
         sum = builder.emit(relax.op.add(x, x))
         builder.emit_func_output(sum)
     assert _fixed.functions(models.executable(builder.finalize())) == frozenset()
-    # A function that calls a function with a branch does not always make the same calls either.
+    # A function that calls a function with a branch does not always make the same calls.
     text = "@a:\n  call  b  in: %0  dst: %1\n  ret   %1\n\n@b:\n  if %0 1 2\n  ret %0\n\n@c:\n  call  k  in: %0  dst: %1\n  ret   %1\n\n@k packed_func;\n"
     assert _fixed._of_text(text) == {"c"}
     assert _fixed._of_text("something else") == frozenset()
@@ -119,7 +120,7 @@ def test_a_run_that_fails_while_it_is_not_watched_is_a_loss(tmp_path):
     found = counts(tmp_path / "p.cpt")
     assert found["main"] == RUNS
     lost = losses(prof)
-    # Most of the failed runs were not watched, so they are losses. In the other failed runs, the ops up to the
+    # Most of the failed runs were not watched, so they are losses. In the others, the ops up to the
     # one that threw are counted exactly.
     assert set(lost) == {"runs_unlike"} and RUNS // 20 < lost["runs_unlike"] <= failed
     assert found["counterpoint.sometimes"] == RUNS - lost["runs_unlike"]
@@ -127,7 +128,7 @@ def test_a_run_that_fails_while_it_is_not_watched_is_a_loss(tmp_path):
 
 
 def test_a_function_that_makes_other_calls_is_watched_from_then_on(tmp_path):
-    # The model's Python function runs another machine a varying number of times. The bytecode does not show it.
+    # The model's Python function runs another machine a varying number of times.
     again = [0]
 
     def nested(x):
@@ -145,7 +146,7 @@ def test_a_function_that_makes_other_calls_is_watched_from_then_on(tmp_path):
         for n in range(RUNS):
             again[0] = n % 3
             main(*args)
-    # The inner machine's runs are counted separately, whether the outer run was watched or not.
+    # The inner machine's runs are counted, whether the outer run was watched or not.
     inner_runs = sum(n % 3 for n in range(RUNS))
     found = counts(tmp_path / "p.cpt")
     assert found["main"] == RUNS + inner_runs
@@ -206,7 +207,7 @@ def test_a_model_with_branches_is_always_watched(tmp_path):
 
 
 def test_parallel_regions_keep_their_op(tmp_path):
-    # All runs of a machine whose ops launch parallel regions are watched, so that each task is assigned to its op.
+    # Runs with parallel regions are watched, so that each task is assigned to its op.
     vm = models.machine(models.touching(1))
     memory = tvm.runtime.tensor(np.zeros(2 * 4096, "uint8"))
     with cp.profile(vm, counters=[], budget="1%", output=tmp_path / "p.cpt"):
@@ -219,7 +220,7 @@ def test_parallel_regions_keep_their_op(tmp_path):
 
 
 def test_a_child_that_is_forked_in_a_run_that_is_not_watched(tmp_path):
-    """The child finishes the run without the recorder. Then both processes continue to run the model."""
+    """The child finishes the run without the recorder. Then both processes run the model."""
     children = []
     fork = [False]
 
@@ -241,7 +242,6 @@ def test_a_child_that_is_forked_in_a_run_that_is_not_watched(tmp_path):
             fork[0] = n == RUNS // 2
             main(*args)
             if children and children[0] > 0:
-                # Only the child gets here.
                 for _ in range(100):
                     main(*args)
                 os._exit(7)
@@ -269,11 +269,11 @@ def test_a_profile_that_ends_inside_of_a_run_that_is_not_watched(tmp_path):
     for runs[0] in range(RUNS):
         result = main(*args)
     assert support.flat(result) == expected
-    # The run in which the profile ended is not counted, or only as far as it was watched.
+    # The run in which the profile ended is counted only as far as it was watched.
     found = counts(tmp_path / "p.cpt")
     assert RUNS // 2 <= found["main"] <= RUNS // 2 + 1
     assert found[SAME] - RUNS // 2 * (OPS + 1) in range(OPS + 2)
-    # The machine no longer has our instrument, and it calls an instrument of the user.
+    # The machine no longer has our instrument.
     again, _ = support.independent(vm, "main", args)
     assert again == seen
     with cp.profile(vm, counters=[], budget=0, output=tmp_path / "q.cpt"):

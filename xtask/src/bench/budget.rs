@@ -1,9 +1,8 @@
 //! `budget`: measures the cost of a run with a budget, compared with the program alone.
 //!
-//! Each workload runs in turn without the recorder and with budgets from 0 to 10 %, both without
-//! counters and with one software counter. The cost is the processor time per inference with a
-//! budget, divided by that without the recorder in the same round. `benches/budget.py` makes one
-//! run. The last workload is a model of a hundred tiny ops on TVM.
+//! Each workload runs in turn without the recorder and with budgets from 0 to 10 %, with and
+//! without a software counter. The cost is the processor time per inference with a budget, divided
+//! by that without the recorder in the same round. `benches/budget.py` makes one run.
 
 use std::process::Command;
 
@@ -14,8 +13,7 @@ use super::price::{Workload, tools, tvm};
 use crate::fixtures::{Fixture, MLP, TINYLOOP, TRANSFORMER_BLOCK, Variant};
 use crate::layout::Layout;
 
-/// Fixture, inputs, device and number of inferences of a run. Each run takes a large part of a
-/// second.
+/// Fixture, inputs, device and number of inferences, for a large part of a second.
 const WORKLOADS: [(&Fixture, &[&str], &str, u32); 5] = [
     (&TINYLOOP, &["16xf32=0", "4000"], "local-sync", 4),
     (&MLP, MLP.inputs, "local-sync", 2_000),
@@ -23,12 +21,9 @@ const WORKLOADS: [(&Fixture, &[&str], &str, u32); 5] = [
     (&TRANSFORMER_BLOCK, TRANSFORMER_BLOCK.inputs, "local-sync", 1_000),
     (&TRANSFORMER_BLOCK, TRANSFORMER_BLOCK.inputs, "local-task", 600),
 ];
-/// How often TVM's model runs in one process.
 const TVM_RUNS: u32 = 30_000;
-/// The values of `run --budget`, each also as a fraction.
 const BUDGETS: [(&str, f64); 5] =
     [("0", 0.0), ("1%", 0.01), ("2%", 0.02), ("5%", 0.05), ("10%", 0.10)];
-/// A name for the set of counters, and the value of `run -e`.
 const COUNTERS: [(&str, &str); 2] = [("timing", "none"), ("one counter", "page-faults:u")];
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
@@ -73,7 +68,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
                 let before = words.into_iter().chain(paths).collect();
                 let case = case(&format!("{budget}.{events}"), before);
                 let name = format!("{name}, {what}, budget {budget}");
-                // With a budget of 0, calls are only counted, so there is no limit to check.
+                // With a budget of 0, calls are only counted.
                 let at_most = Some(1.0 + part).filter(|_| part > 0.0);
                 let truth =
                     Formula::Ratio { over: Of::new(case.label, "cpu"), under: under.clone() };

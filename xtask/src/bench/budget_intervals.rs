@@ -1,11 +1,11 @@
 //! `budget-intervals`: runs programs with a budget, and measures how often the 95 % interval of an
 //! estimate contains the value that a full run of the same program found.
 //!
-//! There are two comparisons. `replay` records a program once in full. Then, many times for each
-//! budget, it chooses calls of this recording as a run with this budget would, with the agent's
-//! code (`recorder/budget/replay.rs`). All replays use the recording of one process, so differences
-//! between processes have no effect. `direct` runs the program with each budget, and compares these
-//! runs with full runs. `benches/budget_intervals.py` does both.
+//! `replay` records a program once in full. Then, many times for each budget, it chooses calls of
+//! this recording as a run with this budget would, with the agent's code
+//! (`recorder/budget/replay.rs`). So differences between processes have no effect. `direct` runs
+//! the program with each budget, and compares these runs with full runs.
+//! `benches/budget_intervals.py` does both.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,11 +17,10 @@ use super::price::{Workload, tools, workloads};
 use crate::layout::Layout;
 use crate::process::{cargo, output};
 
-/// The budgets that the script uses.
 const BUDGETS: [&str; 4] = ["1%", "2%", "5%", "10%"];
-/// The number of replays in each round for each budget. Each round makes a new recording.
+/// Replays in each round for each budget. Each round makes a new recording.
 const REPLAYS: u32 = 50;
-/// The number of full runs (runs without a budget) in each round of `direct`.
+/// Runs without a budget in each round of `direct`.
 const FULL_RUNS: u32 = 6;
 const ROUNDS: usize = 10;
 
@@ -82,7 +81,6 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     })
 }
 
-/// Builds the tests of the agent, and returns the test program's path.
 fn agent_tests(layout: &Layout) -> Result<PathBuf> {
     let mut command = cargo();
     command.current_dir(&layout.root).args(["test", "--no-run", "--message-format=json"]);

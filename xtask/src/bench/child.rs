@@ -11,8 +11,7 @@ use super::plan::{Case, Observe, Reading, Readings};
 use crate::layout::Layout;
 use crate::process::describe;
 
-/// Runs the case's program once. Its output goes to files, because a pipe that xtask reads too
-/// slowly could delay the program.
+/// The output goes to files, because a pipe that xtask reads too slowly could delay the program.
 pub fn run(layout: &Layout, case: &Case) -> Result<Readings> {
     let folder = layout.bench()?;
     let out = folder.join("stdout.txt");
@@ -34,8 +33,8 @@ pub fn run(layout: &Layout, case: &Case) -> Result<Readings> {
     Ok(readings)
 }
 
-/// Starts the program and waits with `wait4`. `getrusage(RUSAGE_CHILDREN)` would add up all
-/// processes that xtask has started, and the maximum of memory that it returns never decreases.
+/// Waits with `wait4`. `getrusage(RUSAGE_CHILDREN)` would add up all processes that xtask has
+/// started, and its maximum of memory never decreases.
 fn usage(command: &mut Command, private_memory: bool) -> Result<(ExitStatus, Readings)> {
     let start = Instant::now();
     let child =
@@ -82,7 +81,7 @@ fn usage(command: &mut Command, private_memory: bool) -> Result<(ExitStatus, Rea
     Ok((status, readings))
 }
 
-/// Returns the private memory that a process has now, in KiB; `None` once the process is gone.
+/// Returns the private memory in KiB; `None` once the process is gone.
 fn private_kib(pid: i32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let field = |name: &str| -> Option<u64> {

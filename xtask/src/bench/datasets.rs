@@ -18,11 +18,10 @@ const RANKS: u32 = 1_000;
 const CALLS: u32 = 1_000_000;
 /// Of each rank.
 const OPS: u32 = 200;
-/// The number of ranks in the dataset of `dataset-query` that have a row for each call. The rows of
-/// a rank take 13 MB.
+/// Ranks of `dataset-query` with a row for each call, which takes 13 MB.
 const RANKS_WITH_CALLS: u32 = 100;
 const COUNTERS: u32 = 2;
-/// The number of rounds for programs that take up to half a minute.
+/// The rounds for programs that take up to half a minute.
 const FEW_ROUNDS: usize = 10;
 const MIB: f64 = 1024.0;
 
@@ -45,8 +44,7 @@ pub fn export(layout: &Layout) -> Result<Plan> {
         for (label, option) in [(sums, None), (with_calls, Some("--calls"))] {
             let (program, profile) = (program.clone(), profile.clone());
             let dataset = folder.join(format!("dataset-{label}"));
-            // The option `--goes-on` exports as `run --dataset` does while the program runs. Each
-            // round makes a new dataset.
+            // `--goes-on` exports as `run --dataset` does while the program runs.
             cases.push(Case::new(label, Observe::PrivateMemory, move || {
                 let _ = fs::remove_dir_all(&dataset);
                 let mut command = Command::new(&program);
@@ -105,7 +103,7 @@ pub fn merge(layout: &Layout) -> Result<Plan> {
     Ok(Plan { cases, figures, rounds: FEW_ROUNDS, notes: vec![about(0)] })
 }
 
-/// For each query: its name, its arguments, and the target for its time in ms.
+/// The name, the arguments and the target in ms of each query.
 const QUERIES: [(&str, &[&str], Option<f64>); 4] = [
     ("totals", &["--kept", "totals", "--memory", "512M"], Some(60_000.0)),
     ("quantiles", &["--kept", "quantiles", "--memory", "512M"], Some(5_000.0)),
@@ -118,8 +116,7 @@ const QUERIES: [(&str, &[&str], Option<f64>); 4] = [
         ],
         None,
     ),
-    // This query makes a million groups, which need more memory than its limit, so it uses
-    // temporary files.
+    // A million groups need more memory than the limit, so the query uses temporary files.
     (
         "temporary-files",
         &[
@@ -157,8 +154,7 @@ pub fn query(layout: &Layout) -> Result<Plan> {
     Ok(Plan { cases, figures, rounds: FEW_ROUNDS, notes })
 }
 
-/// Makes a dataset of [`RANKS`] ranks. The first `with_calls` ranks also have a row for each call
-/// in it.
+/// The first `with_calls` ranks also have a row for each call.
 fn ranks(layout: &Layout, name: &str, with_calls: u32) -> Result<PathBuf> {
     let folder = layout.bench()?.join(name);
     remove(&folder)?;

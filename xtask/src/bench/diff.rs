@@ -1,7 +1,6 @@
 //! `diff`: measures how often `counterpoint diff` calls equal programs different, and how often it
-//! detects that a program's matrix product has more work, and how often hyperfine does. Each round
-//! records twelve whole series (pairs of runs of two programs), as a user would, so a round takes
-//! half a minute.
+//! detects more work in a matrix product, compared with hyperfine. Each round records twelve series
+//! of pairs of runs, which takes half a minute.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,16 +14,14 @@ use crate::process::{exists, quiet};
 use crate::setup::packages;
 
 const ROUNDS: usize = 20;
-/// The number of columns of the first matrix product in the model `mlp`.
+/// The columns of the first matrix product in the model `mlp`.
 const COLUMNS: u32 = 784;
-/// For each kind of series: a name, the columns of the product in the second program, the number of
-/// pairs in a series, and the number of series in a round. With 824 columns, the product has 5.1 %
-/// more multiplications; with 808 columns, it has 3.1 % more.
+/// The name, the columns in the second program, the pairs in a series, and the series in a round.
+/// 824 columns are 5.1 % more multiplications, and 808 columns 3.1 % more.
 const SERIES: [(&str, u32, u32, u32); 3] =
     [("equal", COLUMNS, 10, 10), ("five", 824, 10, 1), ("three", 808, 20, 1)];
 const ITERATIONS: u32 = 100;
-/// The target: `diff` finds a difference in any row of at most this share of the series with equal
-/// programs.
+/// The target: the share of series with equal programs for which `diff` finds a difference.
 const FALSE_VERDICTS: f64 = 0.06;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {

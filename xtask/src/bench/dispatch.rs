@@ -2,13 +2,13 @@
 //!
 //! `tinyloop` makes 100,000 dispatches of one workgroup per inference, and `local-sync` runs them
 //! on one thread. (On `local-task`, a tiny dispatch takes 16 µs, so the cost of recording could not
-//! be seen.) The program is `iree-benchmark-module`. It times its inferences itself, so the result
-//! includes neither its start-up nor what `counterpoint run` does before and after the program. The
-//! rejected alternative was the difference between two runs of `iree-run-module` (2,000 and 12,000
-//! iterations). It needs two processes per value, and has the noise of both processes.
+//! be seen.) `iree-benchmark-module` times its inferences itself, so the result includes neither
+//! its start-up nor what `counterpoint run` does before and after the program. The difference
+//! between two runs of `iree-run-module` (2,000 and 12,000 iterations) was rejected, because it has
+//! the noise of two processes.
 //!
 //! The transformer is a real program: its calls take 1.5 µs on average and fill the processor's
-//! caches with their own data. It shows how much longer such a program takes while it is recorded.
+//! caches with their own data.
 
 use std::process::Command;
 
@@ -19,16 +19,15 @@ use crate::fixtures::{self, Kind, TINYLOOP, TRANSFORMER_BLOCK, Variant};
 use crate::layout::Layout;
 use crate::{dist, fixtures::site_packages};
 
-/// Loop iterations per inference, and inferences per process.
 const ITERATIONS: u32 = 2000;
 const INFERENCES: u32 = 8;
-/// Inferences of the transformer per process. Each inference makes 134 calls, so starting the
-/// recording takes only a hundredth of the total cost of recording.
+/// Inferences of the transformer per process. Each makes 134 calls, so starting the recording takes
+/// a hundredth of the cost of recording.
 const BLOCKS: u32 = 3000;
 /// 50 dispatches per iteration, according to `fixtures/iree/expected.json`.
 const DISPATCHES: f64 = 50.0 * ITERATIONS as f64;
 
-/// Makes a command without the profiler.
+/// Makes the command without the profiler.
 type Alone = Box<dyn Fn() -> Command>;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
@@ -36,7 +35,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     fixtures::compile(layout)?;
     let variant = Variant::best().context("no variant of the fixtures runs on this CPU")?;
     let module = fixtures::module(layout, &TINYLOOP, variant, Kind::Embedded);
-    // This is the program itself. The wheel's script of the same name would start Python first.
+    // The wheel's script of the same name would start Python first.
     let tool = site_packages(layout)?.join("iree/_runtime_libs/iree-benchmark-module");
     let profile = layout.target.join("bench/dispatch.cpt");
 
@@ -93,7 +92,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             at_most,
         )
     };
-    // The times of whole commands are in milliseconds and contain all inferences.
+    // The milliseconds of a whole command are for all inferences.
     let whole = DISPATCHES * f64::from(INFERENCES) / 1e6;
     Ok(Plan {
         cases: vec![
@@ -113,8 +112,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             share("transformer, timing only, cpu", "cpu", Some(1.02)),
             share("transformer, timing only, whole command's cpu", "cpu-total", None),
         ],
-        // On a virtual machine, the results of single rounds differ by 30 ns. With twenty rounds,
-        // the interval of the median is a third of that.
+        // On a virtual machine, single rounds differ by 30 ns. With twenty rounds, the interval of
+        // the median is a third of that.
         rounds: 20,
         notes: vec![
             "unit: nanoseconds added per dispatch; real and cpu are timed inside the program, per inference of 100,000 dispatches, as means of 8 inferences".into(),

@@ -1,6 +1,6 @@
 //! `guest-reads`: measures how many instructions a pair of readings takes in the emulated machine,
-//! and compares this number with that of a minimal C program that reads the same. The counts have
-//! almost no noise: only the interrupts of the guest's timer differ from one boot to the next.
+//! compared with a minimal C program that reads the same. The counts have almost no noise, which
+//! comes from the guest's timer.
 
 use std::process::Command;
 

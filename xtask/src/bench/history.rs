@@ -1,7 +1,7 @@
 //! `cargo xtask bench --history NAME`: draws the results of a benchmark over time.
 //!
 //! `benches/runs` has the newest result of each benchmark; git's history has the earlier ones. Each
-//! result is a text in the format that [`super::results`] writes:
+//! is a text of [`super::results`]:
 //!
 //! ```text
 //!  2026-11-23 UTC 01:13:04
@@ -20,10 +20,8 @@ use anyhow::{Context, Result, ensure};
 use crate::layout::Layout;
 use crate::process::output;
 
-/// The width of the drawing.
 const COLUMNS: usize = 40;
 
-/// The result of a figure in one run.
 #[derive(Clone, Debug, PartialEq)]
 struct Point {
     date: String,
@@ -32,17 +30,15 @@ struct Point {
     high: f64,
 }
 
-/// The points of each figure, by its name and unit.
+/// The points of each figure, by name and unit.
 type Figures = BTreeMap<(String, String), Vec<Point>>;
 
-/// Prints the figures of all runs of the named benchmarks.
 pub fn show(layout: &Layout, names: &[String]) -> Result<()> {
     let texts = texts(layout)?;
     for name in names {
         let figures = figures(name, &texts);
         ensure!(!figures.is_empty(), "benchmark {name}: there is no result in git's history");
-        // Writing fails if the reader of the output, for example `head`, has closed the pipe. This
-        // is no error.
+        // Writing fails if the reader, for example `head`, has closed the pipe. This is no error.
         let _ = std::io::stdout().write_all(draw(name, &figures).as_bytes());
     }
     Ok(())
@@ -100,7 +96,6 @@ fn figures(name: &str, texts: &[String]) -> Figures {
     figures
 }
 
-/// Reads the line of a figure.
 fn figure(line: &str) -> Option<((String, String), Point)> {
     let (left, right) = line.split_once("  95% [")?;
     let (low, high) = right.split_once(']')?.0.split_once(", ")?;
@@ -116,7 +111,7 @@ fn figure(line: &str) -> Option<((String, String), Point)> {
     Some(((name.trim().to_owned(), unit.to_owned()), point))
 }
 
-/// Draws each figure on a scale of its own, from the smallest to the largest end of an interval.
+/// Each figure has a scale of its own, from the smallest to the largest end of an interval.
 fn draw(name: &str, figures: &Figures) -> String {
     let mut out = format!("{name}\n");
     for ((figure, unit), points) in figures {

@@ -1,5 +1,5 @@
-//! `idle-start`: measures the cost of preloading `libcounterpoint.so` into a process in which the
-//! library has nothing to record.
+//! `idle-start`: measures the cost of preloading `libcounterpoint.so` into a process in which it
+//! has nothing to record.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -32,7 +32,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             Case::new("configured", Observe::Process, move || {
                     let mut command = pass(&python);
                     command.env("LD_PRELOAD", &library);
-                    // The library reads the file that this variable names only when the process
+                    // The library only reads this file when the process loads its first executable
+                    // library.
                     // loads its first executable library, which Python never does here.
                     command.env("COUNTERPOINT_RUN_FILE", "/nowhere/run.bin");
                     command
@@ -43,8 +44,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             difference("added wall, under a profile", "configured", "wall", Some(2.0)),
             difference("added cpu", "preloaded", "cpu-total", None),
         ],
-        // Many rounds are necessary, because the scheduler's noise is as large as the effect. They
-        // are also cheap, because the process takes only ten milliseconds.
+        // The scheduler's noise is as large as the effect, so many rounds are necessary. A process
+        // takes ten milliseconds.
         rounds: 100,
         notes: vec![
             "preloaded: no profile is configured; configured: with a profile, like every child of `counterpoint run`"
@@ -53,17 +54,16 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     })
 }
 
-/// Makes the command that starts Python. It deliberately has no `-I` and `-S`, because the
-/// initialisation of `site` is part of every normal start.
+/// Starts Python without `-I` and `-S`, because the initialisation of `site` is part of a normal
+/// start.
 fn pass(python: &PathBuf) -> Command {
     let mut command = Command::new(python);
     command.args(["-c", "pass"]);
     command
 }
 
-/// Returns the path of the interpreter itself. Version managers put shell scripts with the name
-/// `python3` into `PATH`. The library would then also be preloaded into the shells that run these
-/// scripts.
+/// Returns the interpreter itself. Version managers put shell scripts with the name `python3` into
+/// `PATH`, and the library would also be preloaded into their shells.
 fn python() -> Result<PathBuf> {
     let mut ask = Command::new("python3");
     ask.args(["-c", "import os, sys; print(os.path.realpath(sys.executable))"]);

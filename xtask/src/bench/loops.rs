@@ -1,8 +1,8 @@
-//! `loops`: measures the cost of hits of instrumented loops. `tests/programs/loops_kernels.c`
-//! contains kernels that do nothing but such hits. Clang prints them as LLVM IR, `counterpoint
-//! loops instrument` rewrites the IR for each mode, and clang compiles it without its optimiser, as
-//! docs/loops.md says. One process times all kernels, in batches that take turns. Another process
-//! times LLVM's XRay in its flight-recorder mode.
+//! `loops`: measures the cost of hits of instrumented loops. The kernels of
+//! `tests/programs/loops_kernels.c` do nothing but such hits. Clang prints them as LLVM IR,
+//! `counterpoint loops instrument` rewrites it for each mode, and clang compiles it without its
+//! optimiser, as docs/loops.md says. One process times all kernels, in batches that take turns.
+//! Another process times LLVM's XRay in its flight-recorder mode.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,10 +15,9 @@ use crate::layout::Layout;
 use crate::process::output;
 use crate::setup::packages;
 
-/// A clang that includes the runtime of XRay.
+/// This clang includes the runtime of XRay.
 const CLANG: &str = "clang-19";
-/// The kinds of kernels: without instrumentation, with two bare time stamps, and one kind for each
-/// mode of instrumentation.
+/// Kernels without instrumentation, with two bare time stamps, and with each mode.
 const KINDS: [&str; 5] = ["plain", "bare", "count", "timed", "sampled"];
 
 struct Builder {
@@ -35,7 +34,6 @@ impl Builder {
         Ok(())
     }
 
-    /// Compiles the object file of one kind of kernel, and returns its path.
     fn kernel(&self, kind: &str, leaf: bool) -> Result<PathBuf> {
         let place = |end: &str| {
             self.scratch.join(format!("loops-{kind}{}.{end}", if leaf { "-leaf" } else { "" }))

@@ -1,7 +1,6 @@
 //! `loops-iree`: measures how much instrumented loops slow down a matrix product of IREE
 //! (`fixtures/iree/mmst.mlir`, 256×512 by 512×256, 16 workgroups of 64×64), with and without the
-//! recorder. `local-sync` runs the product on one thread. Each time is compared with that of the
-//! same module without instrumentation, which also runs with or without the recorder.
+//! recorder. `local-sync` runs the product on one thread.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,13 +13,13 @@ use crate::fixtures::site_packages;
 use crate::layout::Layout;
 use crate::process::output;
 
-/// The number of products in one process.
+/// Products in one process.
 const TIMES: u32 = 1000;
-/// For each case: its name, and the largest depth of the loops that are instrumented. The kernel
-/// has one loop of each depth. The loop of depth 2 is entered four times in each hit of the loop of
-/// depth 1, and runs over all 512 terms.
+/// The name, and the largest depth of instrumented loops. The kernel has one loop of each depth.
+/// The loop of depth 2 is entered four times in each hit of the loop of depth 1, and runs over all
+/// 512 terms.
 const DEPTHS: [(&str, &str); 3] = [("depth0", "0"), ("depth1", "1"), ("depth2", "2")];
-/// A Python program that prints what an empty hit costs, timed and counted.
+/// Prints what an empty hit costs.
 const COST: &str = "\
 import json, sys
 module = json.load(sys.stdin)['modules'][0]
@@ -85,7 +84,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         benchmark("recorded", recorded("plain")),
     ];
     cases.extend(DEPTHS.map(|(name, _)| benchmark(name, recorded(name))));
-    // This case reads the profile of the case `depth2`, so it must come after it.
+    // Reads the profile of `depth2`, so it must come after it.
     cases.push(Case::new("cost", Observe::Lines, move || {
         let mut command = Command::new("sh");
         let script = "\"$1\" loops report \"$2\" --format json | python3 -c \"$3\"";

@@ -1,7 +1,6 @@
 //! `loops-slowdown`: measures how much instrumentation slows down a whole kernel, and whether the
-//! report states the time of the outer loop that the program without instrumentation measures. The
-//! kernels are the matrix products of `tests/programs/loops_matmul.c`. It also measures the speed
-//! of the instrumenter with a million lines of LLVM IR.
+//! report states the outer loop's time in the program without instrumentation. The kernels are
+//! those of `tests/programs/loops_matmul.c`. It also measures the speed of the instrumenter.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,18 +15,17 @@ use crate::process::output;
 use crate::setup::packages;
 
 const CLANG: &str = "clang-19";
-/// Each kernel's name and three targets: the slowdown if loops of depth 0 and 1 are instrumented,
-/// the slowdown for depth 2, and the outer loop's time in the report divided by its true time.
+/// Targets: the slowdown if loops of depth 0 and 1 are instrumented, the slowdown for depth 2, and
+/// the outer loop's time in the report divided by its true time.
 const KERNELS: [(&str, f64, f64, f64); 4] = [
     ("dot_256", 1.02, 1.15, 1.10),
     ("ikj_256", 1.02, 1.15, 1.10),
     ("dot_512", 1.02, 1.06, 1.05),
     ("ikj_512", 1.02, 1.06, 1.05),
 ];
-/// The number of lines of LLVM IR for measuring the speed of the instrumenter.
+/// Lines of LLVM IR for the instrumenter.
 const LINES: usize = 1_000_000;
-/// A Python program that prints the mean inclusive time of each outermost loop in the report, by
-/// function.
+/// Prints the mean inclusive time of each outermost loop, by function.
 const OUTER: &str = "\
 import json, sys
 report = json.load(sys.stdin)
@@ -43,8 +41,7 @@ fn clang(arguments: &[&str], source: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns a text with about [`LINES`] lines, in which the functions of `text`, except `main`, are
-/// repeated under different names.
+/// Repeats the functions of `text`, except `main`, under different names, to about [`LINES`] lines.
 fn repeated(text: &str) -> Result<String> {
     let first = text.find("define internal").context("the text has no functions")?;
     let end = text.rfind("\n}\n").context("the text has no functions")? + 3;
@@ -73,8 +70,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     let text = scratch.join("matmul.ll");
     let source = layout.root.join("tests/programs/loops_matmul.c");
     clang(&["-S", "-emit-llvm"], &source, &text)?;
-    // The compiler aligns loops, because the address of a loop's code changes its speed by up to a
-    // tenth, and any change of the program moves all loops.
+    // The address of a loop's code changes its speed by up to a tenth, and any change of the
+    // program moves the loops.
     let late = ["-Xclang", "-disable-llvm-passes", "-falign-loops=64"];
     let plain = scratch.join("matmul-plain");
     clang(&late, &text, &plain)?;
@@ -108,7 +105,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         Case::new("plain", Observe::Lines, move || Command::new(&plain)),
         Case::new("depth1", Observe::Lines, move || recorded(&third, &its_place, &outer)),
         Case::new("depth2", Observe::Lines, move || recorded(&again, &place, &all)),
-        // This case reads the profile of the case `depth2`, so it must come after it.
+        // Reads the profile of `depth2`, so it must come after it.
         Case::new("report", Observe::Lines, move || {
             let mut command = Command::new("sh");
             let script = "\"$1\" loops report \"$2\" --format json | python3 -c \"$3\"";

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-/// Returns the load averages of one, five and fifteen minutes, as Linux prints them.
+/// The load averages of one, five and fifteen minutes.
 pub fn load() -> String {
     let text = read("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
@@ -36,7 +36,6 @@ pub fn describe() -> Value {
     })
 }
 
-/// Returns the description in one line for people.
 pub fn line(machine: &Value) -> String {
     let text = |name: &str| machine[name].as_str().unwrap_or("unknown").to_owned();
     let virtualised =

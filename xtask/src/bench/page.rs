@@ -1,5 +1,5 @@
-//! `page`: measures the size of the page of `report --html`, and the time and memory for writing
-//! it, for profiles of one million and of ten million calls. Also measures how fast a browser shows
+//! `page`: measures the page of `report --html`, for profiles of one million and of ten million
+//! calls: its size, and the time and memory for writing it. Also measures how fast a browser shows
 //! the page of one million calls, and the size of the demo's page.
 
 use std::path::Path;

@@ -9,16 +9,15 @@ use super::stats::{Estimate, mean_estimate, median_estimate};
 pub struct Plan {
     pub cases: Vec<Case>,
     pub figures: Vec<Figure>,
-    /// The number of rounds if the command line does not give one.
+    /// The default number of rounds.
     pub rounds: usize,
-    /// Facts that a reader of the result must know, one sentence each.
+    /// What a reader of the result must know, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// The usual number of rounds, for programs that run for a large part of a second.
+/// The rounds for programs that run for a large part of a second.
 pub const USUAL_ROUNDS: usize = 15;
 
-/// One of the commands of a benchmark, which run in turn.
 pub struct Case {
     pub label: &'static str,
     pub command: Box<dyn Fn() -> Command>,
@@ -35,9 +34,9 @@ impl Case {
     }
 }
 
-/// Where the numbers of a case come from. The usage of the process itself is always read: `wall`,
+/// Where the numbers of a case come from. The usage of the process is read in all cases: `wall`,
 /// `user`, `sys` and `cpu-total` (user and sys together) in milliseconds, and `max-rss` in KiB.
-/// Except for `wall`, these numbers include child processes for which the process has waited.
+/// Except for `wall`, they include child processes for which the process has waited.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Observe {
     /// Only the process itself.
@@ -46,12 +45,11 @@ pub enum Observe {
     Lines,
     /// Also Google Benchmark's JSON on its stdout: `real` and `cpu`, in nanoseconds per iteration.
     GoogleBenchmark,
-    /// The process itself, and `private`: the highest private memory in KiB, sampled from
-    /// `/proc/PID/smaps_rollup`. Unlike `max-rss`, it leaves out mapped input files.
+    /// Also `private`: the highest private memory in KiB, sampled from `/proc/PID/smaps_rollup`.
+    /// Unlike `max-rss`, it leaves out mapped input files.
     PrivateMemory,
 }
 
-/// A number with its unit, read in one process.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reading {
     pub value: f64,
@@ -80,7 +78,6 @@ impl Round {
     }
 }
 
-/// Refers to a reading by its case and name.
 #[derive(Clone)]
 pub struct Of {
     pub case: &'static str,
@@ -99,7 +96,6 @@ impl std::fmt::Display for Of {
     }
 }
 
-/// How a figure is computed from one round.
 #[derive(Clone)]
 pub enum Formula {
     /// `over / under`.
@@ -110,20 +106,18 @@ pub enum Formula {
     Share { of: Of, minus: Of, under: Of },
     /// The reading itself.
     Value(Of),
-    /// The reading itself, which is 1 or 0, or a share. The result is the mean over the rounds.
+    /// The reading itself. The result is the mean over the rounds.
     Rate(Of),
 }
 
-/// One line of the result.
 pub struct Figure {
     pub name: String,
     pub unit: &'static str,
     pub formula: Formula,
-    /// The target: the figure should be at most this. With `None`, there is no verdict.
+    /// The target. With `None`, there is no verdict.
     pub at_most: Option<f64>,
 }
 
-/// Constructors for frequent [`Formula`]s.
 impl Figure {
     fn new(
         name: impl Into<String>,
@@ -176,8 +170,7 @@ impl Figure {
 }
 
 impl Formula {
-    /// Returns the figure's value in a round. Returns `None`, never 0, if a reading is missing or a
-    /// divisor is zero.
+    /// Returns `None`, not 0, if a reading is missing or a divisor is zero.
     pub fn of(&self, round: &Round) -> Option<f64> {
         let value = |of: &Of| round.get(of).map(|reading| reading.value);
         let result = match self {
@@ -189,8 +182,6 @@ impl Formula {
         result.is_finite().then_some(result)
     }
 
-    /// Returns the estimate from the values of all rounds: their median, or the mean of a rate.
-    /// Returns `None` if there are no values.
     pub fn estimate(&self, values: &[f64]) -> Option<Estimate> {
         match self {
             Formula::Rate(_) => mean_estimate(values),

@@ -1,9 +1,8 @@
 //! `plugin`: measures the cost of an event that a profiler plugin hands to its host. A plugin in C
 //! (`tests/programs/plugins/price.c`) measures the host's trace builder, a bare copy of the same
-//! bytes (the lower limit, called floor), and writing Chrome's JSON with `fprintf`, as Kineto's
-//! hosts do (for comparison). Then `counterpoint plugin run` records a plugin with a million events
-//! and one with a single event; the difference is the cost of moving events from the plugin into
-//! the profile.
+//! bytes (the floor), and writing Chrome's JSON with `fprintf`, as Kineto's hosts do. Then
+//! `counterpoint plugin run` records a plugin with a million events and one with a single event.
+//! The difference is the cost of moving events into the profile.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,8 +15,7 @@ use crate::layout::Layout;
 use crate::process::{cargo, output};
 
 const EVENTS: u32 = 1_000_000;
-/// The kinds of events: the name in the readings, the name in the result, and the target in ns if
-/// there is one.
+/// The name in the readings, the name in the result, and the target in ns.
 const KINDS: [(&str, &str, Option<f64>); 4] = [
     ("named", "an event with a name", Some(60.0)),
     ("flow", "… and a flow", None),
@@ -26,8 +24,6 @@ const KINDS: [(&str, &str, Option<f64>); 4] = [
 ];
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
-    // As for the tests, the variable `COUNTERPOINT_DIST` may name a folder with a program that is
-    // already built.
     let program = dist::given(layout)?.program();
     let scratch = layout.bench()?;
     let price = compile(layout, "price.c", &scratch.join("price.so"), "-DPRICE")?;

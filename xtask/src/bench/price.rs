@@ -1,17 +1,16 @@
 //! `price`: compares the real cost of recording with the cost that the report states.
 //!
 //! Each workload runs in turn without the recorder, with timing only, and with one and three
-//! software counters. `price-torch` does the same with a training loop of PyTorch, which also runs
-//! with a budget. `price-torch` is a separate benchmark, because each of its rounds takes two
-//! minutes. In `price-torch`, all processes of a round exist at the same time and take turns, step
-//! by step (`benches/price_in_turns.py` says why). The true cost is the difference of the processor
-//! times of two processes of the same round, with and without the recorder. Wall time on a shared
-//! machine depends mostly on its other users. In `price`, `benches/price.py` makes each run and
-//! reads its report.
+//! software counters. The true cost is the difference of the processor times of two processes of
+//! the same round, with and without the recorder. (Wall time on a shared machine depends mostly on
+//! its other users.) `benches/price.py` makes each run and reads its report.
 //!
-//! The figure is the true cost divided by the stated cost, and not the other way round. The true
-//! cost is the difference between two processes, which is noisy and may even be negative, so it
-//! must not be the divisor.
+//! `price-torch` does the same with a training loop of PyTorch, which also runs with a budget. It
+//! is a separate benchmark, because each of its rounds takes two minutes. Its processes of a round
+//! take turns, step by step (`benches/price_in_turns.py` says why).
+//!
+//! The figure is the true cost divided by the stated cost. The true cost is noisy and may even be
+//! negative, so it must not be the divisor.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,7 +27,7 @@ use crate::layout::Layout;
 use crate::process::output;
 
 /// A fixture, its inputs, the number of inferences on each device, and for each device the last
-/// input, if this input is a number of iterations. Each run takes a large part of a second.
+/// input, if it is a number of iterations. Each run takes a large part of a second.
 type Model = (&'static Fixture, &'static [&'static str], [u32; 2], [Option<u32>; 2]);
 const MODELS: [Model; 3] = [
     // On local-task, a dispatch of tinyloop takes 16 µs instead of 0.1 µs.
@@ -37,36 +36,31 @@ const MODELS: [Model; 3] = [
     (&TRANSFORMER_BLOCK, TRANSFORMER_BLOCK.inputs, [2_000, 1_000], [None; 2]),
 ];
 const DEVICES: [&str; 2] = ["local-sync", "local-task"];
-/// How often TVM's model runs in one process.
 const TVM_RUNS: u32 = 3_000;
-/// The number of steps of PyTorch's training loop. With a budget, the first 8 steps are always
-/// recorded.
+/// With a budget, the first 8 steps are recorded.
 const TRAINING_STEPS: u32 = 32;
-/// The number of rounds, the fewest that a benchmark may have.
+/// The fewest that a benchmark may have.
 const TRAINING_ROUNDS: usize = 10;
 const TRAINING_THREADS: [u32; 2] = [1, 2];
-/// The name of a case, the arguments of `run`, and the longest time that the program may take with
-/// them, as a multiple of its time alone.
+/// The case, the arguments of `run`, and the target for the time as a multiple of the time alone.
 type Mode = (&'static str, &'static str, Option<f64>);
 const COUNTERS: [Mode; 3] = [
     ("timing", "-e none", None),
     ("one", "-e page-faults", None),
     ("three", "-e page-faults,task-clock,context-switches", None),
 ];
-/// The modes for PyTorch.
 const TRAINING: [Mode; 4] = [
     ("timing", "-e none", Some(1.03)),
     ("budget-2", "-e none --budget 2%", Some(1.02)),
     ("budget-2-exact", "-e none --budget 2% --exact-counts", None),
     ("one", "-e page-faults", Some(1.06)),
 ];
-/// The target: the stated cost may be a fifth less than the true cost. (It may also be a fifth
-/// more. A target is only an upper bound, so the reader has to check that the interval is above
-/// 0.83.)
+/// The stated cost may be a fifth less than the true cost. It may also be a fifth more, but a
+/// target is only an upper bound: check that the interval is above 0.83.
 const AT_MOST: f64 = 1.25;
 
-/// Returns the paths of `counterpoint`, of IREE's benchmark tool and of the compiled models'
-/// folder. If the tests' environment variables name them, nothing is built or downloaded.
+/// The paths of `counterpoint`, of IREE's benchmark tool and of the compiled models. If environment
+/// variables name them, nothing is built or downloaded.
 pub(super) fn tools(layout: &Layout) -> Result<(PathBuf, PathBuf, PathBuf)> {
     let given = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let program = dist::given(layout)?.program();
@@ -77,7 +71,7 @@ pub(super) fn tools(layout: &Layout) -> Result<(PathBuf, PathBuf, PathBuf)> {
             (layout.venv(), layout.fixtures())
         }
     };
-    // This is the tool itself. The wheel's script of the same name would start Python first.
+    // The wheel's script of the same name would start Python first.
     let tool = site_packages(&venv)?.join("iree/_runtime_libs/iree-benchmark-module");
     Ok((program, tool, modules))
 }
@@ -88,7 +82,6 @@ pub(super) struct Workload {
     pub command: Vec<String>,
 }
 
-/// Returns IREE's benchmark tool with each model on each device, and TVM's model.
 pub(super) fn workloads(layout: &Layout, tool: &Path, modules: &Path) -> Result<Vec<Workload>> {
     let mut all = iree(tool, modules)?;
     all.push(tvm(layout, TVM_RUNS)?);
@@ -117,7 +110,7 @@ fn iree(tool: &Path, modules: &Path) -> Result<Vec<Workload>> {
     Ok(all)
 }
 
-/// Returns the workload that runs a TVM model of a hundred tiny ops `runs` times.
+/// A model of a hundred tiny ops.
 pub(super) fn tvm(layout: &Layout, runs: u32) -> Result<Workload> {
     let python = tvm_op::python(layout)?;
     let scratch = layout.bench()?;
@@ -126,7 +119,7 @@ pub(super) fn tvm(layout: &Layout, runs: u32) -> Result<Workload> {
         let paths = [&python, &script, &scratch].map(|path| path.display().to_string());
         paths.into_iter().chain([runs.to_string()]).collect::<Vec<_>>()
     };
-    // This run compiles the model, so that the measured runs do not.
+    // Compiles the model, so that the measured runs do not.
     let first = command(1);
     output(Command::new(&first[0]).args(&first[1..]), "compile TVM's model")?;
     Ok(Workload { name: "small-ops.tvm".to_owned(), command: command(runs) })
@@ -137,8 +130,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     Ok(compare(layout, &program, workloads(layout, &tool, &modules)?, &COUNTERS))
 }
 
-/// Prepares `price-torch`. Each case runs the loop alone and in all modes once, with one of the
-/// numbers of threads.
+/// Each case runs the loop alone and in all modes, with one of the numbers of threads.
 pub fn prepare_torch(layout: &Layout) -> Result<Plan> {
     let program = dist::given(layout)?.program();
     let python = layout.python_of("COUNTERPOINT_VENV_TORCH", layout.venv_torch())?;

@@ -13,7 +13,7 @@ use crate::dist;
 use crate::layout::Layout;
 use crate::process::output;
 
-/// The number of software counters in the group, a name for it, and the value of `run -e`.
+/// Number of software counters, a name, and the value of `run -e`.
 const GROUPS: [(u32, &str, &str); 4] = [
     (0, "none", "none"),
     (1, "one", "page-faults"),
@@ -72,7 +72,6 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             None,
         ));
     }
-    // With a budget of 0, every call is only counted.
     let counting = scratch.join("probe-counted.cpt");
     cases.push(Case::new("counted", Observe::Lines, move || {
         let mut command = Command::new(&program);

@@ -3,8 +3,7 @@
 //!
 //! `tests/programs/resolution.c` calls functions of known duration, from 20 ns to 1 ms, in turn
 //! directly and through the recorder. `benches/resolution.py` compares the means of the report with
-//! the truth, in ten runs for each round. So the ten rounds of the benchmark make a hundred runs of
-//! each case.
+//! the truth.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,8 +15,8 @@ use crate::dist;
 use crate::layout::Layout;
 use crate::process::output;
 
-/// The label of each case, the value of `run -e`, and how much memory in KiB the program writes to
-/// between two calls.
+/// The label, the value of `run -e`, and the KiB of memory that the program writes between two
+/// calls.
 const CASES: [(&str, &str, u32); 4] = [
     ("times", "none", 0),
     ("times-cold", "none", 512),
@@ -37,11 +36,10 @@ const FUNCTIONS: [&str; 8] = [
 ];
 const RUNS: u32 = 10;
 const ROUNDS: usize = 10;
-/// The target: a 95 % interval may miss the true value in at most ten of a hundred runs.
+/// A 95 % interval may miss the true value in ten of a hundred runs.
 const MOST_OUTSIDE: f64 = 0.1;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
-    // If `COUNTERPOINT_DIST` names a release, nothing is built.
     let program = dist::given(layout)?.program();
     let scratch = layout.bench()?;
     let sources = layout.root.join("tests/programs");

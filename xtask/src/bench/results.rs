@@ -1,5 +1,5 @@
-//! Writes the files of a run: a page of text with the results, `benches/runs/NAME.txt`, which
-//! replaces the page of the run before, and `target/bench/NAME.json` with every reading.
+//! Writes the files of a run: `benches/runs/NAME.txt`, a page that replaces the one of the run
+//! before, and `target/bench/NAME.json` with every reading.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -15,10 +15,9 @@ use super::stats::Estimate;
 use crate::layout::Layout;
 use crate::process::shell_form;
 
-/// The version of the JSON file's layout.
 const SCHEMA: u32 = 1;
 
-/// The result of comparing an interval with a target, which is an upper limit.
+/// A target is an upper limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The whole interval is at or below the target.
@@ -29,7 +28,6 @@ pub enum Verdict {
     Inconclusive,
 }
 
-/// A figure over all rounds.
 pub struct Outcome {
     pub name: String,
     pub unit: &'static str,
@@ -39,7 +37,6 @@ pub struct Outcome {
     pub verdict: Option<Verdict>,
 }
 
-/// Everything about one run of one benchmark.
 pub struct Report<'a> {
     pub name: &'a str,
     pub about: &'a str,
@@ -92,7 +89,6 @@ impl Report<'_> {
     pub fn text(&self) -> String {
         let mut text = String::new();
         let machine = machine::describe();
-        // Writing to a `String` cannot fail.
         let _ = writeln!(text, "{}: {}", self.name, self.about);
         let _ = writeln!(text, "commit: {}", commit().unwrap_or_default());
         let _ = writeln!(text, "machine: {}", machine::line(&machine));
@@ -121,7 +117,7 @@ impl Report<'_> {
         text
     }
 
-    /// Writes both files. Returns the path of the page.
+    /// Returns the path of the page.
     pub fn save(&self, layout: &Layout) -> Result<PathBuf> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let json =
@@ -195,7 +191,7 @@ impl Report<'_> {
     }
 }
 
-/// Returns the commit that was measured, with `+` appended if the working tree differs from it.
+/// Returns the commit, with `+` appended if the working tree differs from it.
 fn commit() -> Option<String> {
     let git = |arguments: &[&str]| {
         let out = Command::new("git").args(arguments).output().ok()?;
@@ -206,7 +202,7 @@ fn commit() -> Option<String> {
     Some(if changed { hash + "+" } else { hash })
 }
 
-/// Formats a value with three decimals or fewer.
+/// Formats a value with at most three decimals.
 fn digits(value: f64) -> String {
     let places = match value.abs() {
         size if size >= 1000.0 => 0,
@@ -217,7 +213,7 @@ fn digits(value: f64) -> String {
     format!("{value:.places$}")
 }
 
-/// Returns the day as `YYYY-MM-DD` in UTC, computed with Howard Hinnant's `civil_from_days`.
+/// The day as `YYYY-MM-DD` in UTC, by Howard Hinnant's `civil_from_days`.
 fn date(unix_seconds: u64) -> String {
     let days = unix_seconds / 86_400 + 719_468;
     let era = days / 146_097;

@@ -12,7 +12,7 @@ use crate::layout::Layout;
 use crate::process::{exists, output};
 use crate::setup::packages;
 
-/// The number of rounds. A round takes about a minute.
+/// A round takes about a minute.
 const ROUNDS: usize = 10;
 const SECONDS: &str = "5";
 /// The largest allowed difference, as a fraction of likwid-bench's rate.
@@ -28,8 +28,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         python.arg(&script).arg(&program).arg(SECONDS);
         python
     };
-    // A first measurement finds out which levels of memory and which widths of vectors this machine
-    // has.
+    // A first measurement finds the levels of memory and the widths of vectors.
     let first = output(&mut command(), "measure the roofs once")?;
     let names = first.lines().filter_map(|line| line.split_once(".apart ")).map(|(name, _)| name);
     let mut figures = Vec::new();

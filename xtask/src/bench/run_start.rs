@@ -1,8 +1,8 @@
 //! `run-start`: measures the time that `counterpoint run` takes for a program that does nothing.
 //!
-//! Two variables change what is measured. `COUNTERPOINT_DIST` names a folder whose
-//! `bin/counterpoint` is measured instead of a fresh release. `COUNTERPOINT_BEFORE` names a folder
-//! with an earlier version, which is measured in the same rounds.
+//! `COUNTERPOINT_DIST` names a folder whose `bin/counterpoint` is measured instead of a fresh
+//! release. `COUNTERPOINT_BEFORE` names a folder with an earlier version, which is measured in the
+//! same rounds.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -29,8 +29,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     let run = |program: PathBuf, events: &'static [&'static str]| -> Box<dyn Fn() -> Command> {
         let profile = profile.clone();
         Box::new(move || {
-            // If an earlier profile existed, `run` would move it away, and the benchmark would
-            // measure that, too.
+            // `run` would move an earlier profile away, which takes time.
             let _ = std::fs::remove_dir_all(&profile);
             let mut command = Command::new(&program);
             command.arg("run").args(events).arg("-o").arg(&profile).args(["--", NOTHING]);

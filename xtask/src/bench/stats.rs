@@ -9,23 +9,19 @@ pub struct Estimate {
     pub count: usize,
 }
 
-/// Number of resamples per estimate. With this many, the ends of the interval move by less than
-/// their last printed digit.
+/// With this many, the ends of the interval move by less than their last printed digit.
 const RESAMPLES: usize = 10_000;
 
-/// Returns the median of `values` with its interval, or `None` if there are none.
 pub fn median_estimate(values: &[f64]) -> Option<Estimate> {
     estimate(values, median)
 }
 
-/// Returns the mean of `values` with its interval, or `None` if there are none.
 pub fn mean_estimate(values: &[f64]) -> Option<Estimate> {
     estimate(values, |values| mean(values))
 }
 
-/// Returns `statistic` of `values` with its interval. `statistic` may sort the copy of the values
-/// that it gets. The resampling has a constant seed, so the same readings always give the same
-/// interval.
+/// `statistic` may sort the values that it gets. The seed is constant, so the same readings give
+/// the same interval.
 fn estimate(values: &[f64], statistic: fn(&mut [f64]) -> Option<f64>) -> Option<Estimate> {
     let middle = statistic(&mut values.to_vec())?;
     let mut state = 0x9e37_79b9_7f4a_7c15;
@@ -33,8 +29,8 @@ fn estimate(values: &[f64], statistic: fn(&mut [f64]) -> Option<f64>) -> Option<
     let mut resampled: Vec<f64> = (0..RESAMPLES)
         .filter_map(|_| {
             for slot in &mut resample {
-                // The high half of the product is a random index. This needs no division, and the
-                // indices are almost equally likely for so few values.
+                // The high half of the product is a random index, without a division. The indices
+                // are almost equally likely for so few values.
                 let index = (u128::from(next(&mut state)) * values.len() as u128) >> 64;
                 *slot = values[index as usize];
             }
@@ -50,7 +46,6 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// Returns the median of `values`, which it sorts.
 fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -84,10 +79,9 @@ mod tests {
         assert_eq!(constant, Some(Estimate { middle: 7.0, low: 7.0, high: 7.0, count: 15 }));
     }
 
-    /// Compares with the interval of the median from order statistics: of 15 values, the 4th and
-    /// the 12th enclose the median with 96.5% (binomial table), and the 5th and the 11th with
-    /// 88.2%. The ends of the bootstrap interval are also order statistics, and must be between
-    /// these pairs.
+    /// Of 15 values, the 4th and the 12th enclose the median with 96.5% (binomial table), and the
+    /// 5th and the 11th with 88.2%. The ends of the bootstrap interval are also order statistics,
+    /// between these pairs.
     #[test]
     fn interval_agrees_with_order_statistics() {
         let values: Vec<f64> = (1..=15).map(f64::from).collect();
@@ -97,8 +91,7 @@ mod tests {
         assert!((11.0..=12.0).contains(&found.high), "{found:?}");
     }
 
-    /// Of 200 values, 12 are 1. The exact interval of such a binomial share (Clopper and Pearson)
-    /// is 0.0314 to 0.1025.
+    /// The exact interval of this binomial share (Clopper and Pearson) is 0.0314 to 0.1025.
     #[test]
     fn rates_are_means() {
         let mut values = [0.0; 200];

@@ -1,6 +1,5 @@
-//! Prepares what the benchmarks of PyTorch need: a release, and Python with PyTorch.
-//! `COUNTERPOINT_DIST` and `COUNTERPOINT_VENV_TORCH` name folders that are used instead of the
-//! release and the environment of this checkout, as for the tests.
+//! Prepares a release and a Python with PyTorch for benchmarks. `COUNTERPOINT_DIST` and
+//! `COUNTERPOINT_VENV_TORCH` name folders to use instead.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,7 +18,6 @@ pub struct Tools {
     package: PathBuf,
 }
 
-/// Returns the folder that an environment variable names, as an absolute path.
 fn given(variable: &str) -> Result<Option<PathBuf>> {
     let Some(folder) = std::env::var_os(variable) else { return Ok(None) };
     let path = PathBuf::from(&folder);
@@ -44,7 +42,6 @@ impl Tools {
         Ok(Self { dist, python, package: package.trim().into() })
     }
 
-    /// Compiles a C++ file of `benches/torch` into a shared object that uses PyTorch's libraries.
     pub fn compile(&self, layout: &Layout, file: &str, to: &Path) -> Result<()> {
         let mut compile = Command::new("c++");
         compile.args(["-std=c++20", "-O2", "-shared", "-fPIC", "-o"]).arg(to);

@@ -18,7 +18,7 @@ const ROUNDS: usize = 10;
 
 const SCRIPT: &str = include_str!("../../../benches/torch/log.py");
 
-/// A folder on tmpfs. It is removed when its last user is dropped.
+/// A folder on tmpfs, which is removed when its last user is dropped.
 struct Folder(PathBuf);
 
 impl Drop for Folder {

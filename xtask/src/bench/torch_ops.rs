@@ -10,7 +10,7 @@ use super::plan::{Case, Figure, Observe, Of, Plan, USUAL_ROUNDS};
 use super::torch::Tools;
 use crate::layout::Layout;
 
-/// The names of the cases, the value of `run -e` for each, and the number of its counters.
+/// The case, the value of `run -e`, and the number of counters.
 const GROUPS: [(&str, &str, &str); 3] = [
     ("none", "none", "0"),
     ("one", "page-faults:u", "1"),
@@ -37,10 +37,10 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
                 let _ = std::fs::remove_dir_all(&profile);
             }
             let mut command = Command::new(&program);
-            // The package of the checkout finds the library and its headers by this variable.
+            // The package of the checkout finds the library by this variable.
             command.env("COUNTERPOINT_DIST", &root);
             command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
-            // `run` has Python load a hook, which would record all cases. -E disables this hook.
+            // -E disables the hook of `run`, which would record all cases.
             command.arg(&python).arg("-E").arg(&script).args([&package, &noop]).arg(counters);
             command
         }));

@@ -1,8 +1,7 @@
 //! `torch-plugins`: measures how much time idle plugins add to PyTorch's own profiler.
 //!
 //! `benches/torch/plugins.py` records small ops in four cases, which take turns in one process: no
-//! plugin, an empty child profiler in PyTorch's profiler, an idle plugin, and an idle plugin that
-//! accepts the ids of ops.
+//! plugin, an empty child profiler, an idle plugin, and one that accepts the ids of ops.
 
 use std::process::Command;
 

@@ -39,7 +39,7 @@ print("load", (time.perf_counter() - start) * 1e3, "ms")
 print("events", len(loaded.t.get_trace(0)), "events")
 "#;
 
-/// A folder on tmpfs. It is removed when its last user is dropped.
+/// A folder on tmpfs, which is removed when its last user is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -60,13 +60,11 @@ impl Drop for Folder {
     }
 }
 
-/// What both benchmarks need: `counterpoint`, the Python with torch, and a folder with the trace
-/// file that torch wrote.
+/// What both benchmarks need.
 struct Ground {
     program: PathBuf,
     python: PathBuf,
     folder: Rc<Folder>,
-    /// The size of torch's file in bytes.
     bytes: u64,
 }
 
@@ -85,7 +83,6 @@ impl Ground {
         Ok(Self { program, python, folder, bytes })
     }
 
-    /// Makes a case that runs a script in the Python with torch, on a file of the folder.
     fn python(&self, label: &'static str, script: &'static str, file: &str) -> Case {
         self.script(self.python.clone(), label, script, file)
     }
@@ -106,8 +103,7 @@ impl Ground {
         })
     }
 
-    /// Makes a case that runs `counterpoint trace VERB FROM -o TO`, where both files are in the
-    /// folder.
+    /// Runs `counterpoint trace VERB FROM -o TO` in the folder.
     fn trace(&self, label: &'static str, verb: &'static str, from: &str, to: &str) -> Case {
         let (program, folder) = (self.program.clone(), Rc::clone(&self.folder));
         let (from, to) = (folder.file(from), folder.file(to));
@@ -123,7 +119,6 @@ impl Ground {
         })
     }
 
-    /// Returns the number of slices in a file of the folder.
     fn slices(&self, file: &str) -> Result<u64> {
         let mut check = Command::new(&self.program);
         check.args(["trace", "check", "--format", "json"]).arg(self.folder.file(file));
@@ -228,7 +223,7 @@ pub fn import(layout: &Layout) -> Result<Plan> {
     let cpu = || Of::new("import", "cpu-total");
     let load = || Of::new("python", "load");
     let mut figures = vec![
-        // The target is 300 MB/s.
+        // The targets of the times are those of 300 MB/s.
         value("wall time", "ms", wall("import"), Some(bytes / 300e3)),
         value("processor time", "ms", cpu(), Some(bytes / 300e3)),
         ratio("over json.load", wall("import"), load(), 0.1),

@@ -12,10 +12,8 @@ use crate::dist;
 use crate::layout::Layout;
 use crate::process::output;
 
-/// The names of the cases, and the value of `run -e` for each.
 const GROUPS: [(&str, &str); 2] = [("none", "none"), ("one", "page-faults")];
 
-/// Returns the Python with TVM's wheel.
 pub fn python(layout: &Layout) -> Result<PathBuf> {
     layout.python_of("COUNTERPOINT_VENV_TVM", layout.venv_tvm())
 }
@@ -39,8 +37,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         cases.push(Case::new(label, Observe::Lines, move || {
             let mut command = Command::new(&program);
             command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
-            // `run` has Python load a hook, which would give the virtual machine our instrument in
-            // all four cases. -E disables this hook.
+            // -E disables the hook of `run`, which would instrument all cases.
             command.arg(&python).arg("-E").args([&script, &library, &noop, &scratch]);
             command
         }));

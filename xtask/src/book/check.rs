@@ -1,5 +1,5 @@
-//! Checks that each link in the pages of a book leads to a file of the book, and, if the link has a
-//! fragment, to an element with this id. Links to other servers are not followed.
+//! Checks that each link in the pages of a book leads to a file of the book, and that its fragment
+//! is an id there. Links to other servers are not followed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,20 +9,16 @@ use anyhow::{Context, Result, bail};
 use super::place;
 use crate::dist::files_below;
 
-/// The page that a server shows for unknown addresses. Its links are relative to the server's root.
+/// The page for unknown addresses. Its links are relative to the server's root.
 const NOT_FOUND: &str = "404.html";
 
-/// The numbers of pages and links that were checked.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Checked {
     pub pages: usize,
     pub links: usize,
 }
 
-/// Checks the links of all pages below a folder.
-///
-/// # Errors
-/// A link leads nowhere. The error names all such links.
+/// Checks the links of all pages below a folder. The error names all links that lead nowhere.
 pub fn book(folder: &Path) -> Result<Checked> {
     let files: BTreeSet<PathBuf> = files_below(folder)?.into_iter().collect();
     let mut pages: BTreeMap<&Path, String> = BTreeMap::new();
@@ -52,7 +48,7 @@ pub fn book(folder: &Path) -> Result<Checked> {
     Ok(Checked { pages: pages.len(), links })
 }
 
-/// Returns the values of attributes with these names, as they are written in the text of a page.
+/// Returns the values of attributes, as they are written in the text of a page.
 fn values<'a>(text: &'a str, names: &'a [&str]) -> impl Iterator<Item = &'a str> {
     let all = names.iter().flat_map(move |name| {
         text.match_indices(name).filter_map(move |(at, _)| {

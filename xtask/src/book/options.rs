@@ -7,7 +7,6 @@ use anyhow::{Context, Result, ensure};
 use crate::layout::Layout;
 use crate::process::{cargo, output};
 
-/// Where the page is, below the root.
 pub const PAGE: &str = "docs/options.md";
 
 const HEAD: &str = "\
@@ -17,10 +16,9 @@ What `counterpoint COMMAND --help` prints, for each command. [The commands](comm
 of them is for.
 ";
 
-/// The width of the help text, which fits on a page of the book.
+/// The width that fits on a page of the book.
 const COLUMNS: &str = "88";
 
-/// Builds the program, and makes the page from its help.
 pub fn page(layout: &Layout) -> Result<String> {
     output(cargo().args(["build", "--quiet", "--package", "counterpoint"]), "build counterpoint")?;
     let program = layout.target.join("debug/counterpoint");
@@ -39,7 +37,7 @@ pub fn page(layout: &Layout) -> Result<String> {
     Ok(text)
 }
 
-/// Returns the names in the list of commands, whose lines have the form `trace export: writes …`.
+/// The lines of the list have the form `trace export: writes …`.
 fn commands(help: &str) -> Result<Vec<String>> {
     let (_, list) = help.split_once("# Commands\n\n").context("the help has a list of commands")?;
     let lines = list.lines().take_while(|line| !line.starts_with('`') && !line.is_empty());

@@ -1,7 +1,7 @@
 //! Writes the source of the book: a copy of the pages, and of all files to which they link.
 //!
 //! Links to folders would not work on a server, so each such folder gets a page that lists its
-//! files. Pages that are linked but are not in the summary come last in the book.
+//! files. Pages that are not in the summary come last in the book.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,6 @@ use super::{options, place, write};
 use crate::layout::Layout;
 use crate::process::output;
 
-/// A link of a page.
 #[derive(Debug, PartialEq, Eq)]
 struct Link<'a> {
     /// The offset of the target in the text.
@@ -22,7 +21,7 @@ struct Link<'a> {
     target: &'a str,
 }
 
-/// Writes the source into a folder. `options` is the text of the page with all options.
+/// `options` is the text of the page with all options.
 pub fn write_all(layout: &Layout, to: &Path, options: &str) -> Result<()> {
     let summary = layout.root.join("docs/SUMMARY.md");
     let summary =
@@ -63,22 +62,22 @@ pub fn write_all(layout: &Layout, to: &Path, options: &str) -> Result<()> {
     write(&to.join("SUMMARY.md"), &(summary + &more))
 }
 
-/// Returns the table of contents for mdBook: its links are relative to the root instead of `docs/`,
-/// and the page of all options is added.
+/// Links of mdBook's summary are relative to the root instead of `docs/`. The page of all options
+/// is added.
 fn from_root(summary: &str) -> String {
     let links = summary.replace("](", "](docs/").replace("](docs/../", "](");
     let options = format!("# Reference\n\n- [All options]({})\n", options::PAGE);
     links.replacen("# Reference\n\n", &options, 1)
 }
 
-/// Returns the relative links of a text that are not inside code.
+/// Returns the relative links that are not inside code.
 fn links(text: &str) -> Vec<Link<'_>> {
     let (mut found, mut in_block, mut begin) = (Vec::new(), false, 0);
     for line in text.split_inclusive('\n') {
         in_block ^= line.trim_start().starts_with("```");
         let mut piece_at = begin;
         for (number, piece) in line.split('`').enumerate() {
-            // The text between two backticks is code, which is every second piece.
+            // Every second piece is between two backticks.
             for (at, _) in piece.match_indices("](").filter(|_| number % 2 == 0 && !in_block) {
                 let rest = &piece[at + 2..];
                 let target = rest.split([')', ' ', '#']).next().unwrap_or_default();
@@ -94,14 +93,13 @@ fn links(text: &str) -> Vec<Link<'_>> {
     found
 }
 
-/// Returns the files and folders to which a page links and that are not in `seen`.
 fn linked(layout: &Layout, page: &Path, text: &str, seen: &mut BTreeSet<PathBuf>) -> Vec<PathBuf> {
     let places = links(text).into_iter().map(|link| place(page, link.target));
     places.filter(|to| layout.root.join(to).exists() && seen.insert(to.clone())).collect()
 }
 
-/// Returns the text of a page for the book. A link to a folder becomes a link to the page that
-/// lists its files. A link to a README becomes a link to `index`, because mdBook renames READMEs.
+/// A link to a folder becomes a link to the page that lists its files. A link to a README becomes a
+/// link to `index`, because mdBook renames READMEs.
 fn for_book(layout: &Layout, page: &Path, text: &str) -> String {
     let mut new = String::new();
     let mut done = 0;
@@ -119,17 +117,16 @@ fn for_book(layout: &Layout, page: &Path, text: &str) -> String {
     new + &text[done..]
 }
 
-/// Returns a list, in Markdown, of links to the files that are directly in a folder.
+/// Links, in Markdown, to the files that are directly in a folder.
 fn listing(folder: &Path, tracked: &[PathBuf]) -> String {
     let files = tracked.iter().filter(|file| file.parent() == Some(folder));
     let names = files.filter_map(|file| file.file_name()?.to_str());
     names.map(|name| format!("- [{name}]({name})\n")).collect()
 }
 
-/// Returns an HTML page with the links of a `listing`.
 fn as_html(folder: &Path, listing: &str) -> String {
     let item = |link: &Link<'_>| {
-        // mdBook makes an HTML page of a file in Markdown, so the link leads to that page.
+        // mdBook makes an HTML page of a file in Markdown.
         let to = match link.target.strip_suffix(".md") {
             Some("README") => "index.html".to_owned(),
             Some(name) => format!("{name}.html"),
@@ -146,7 +143,6 @@ fn as_html(folder: &Path, listing: &str) -> String {
     )
 }
 
-/// Returns the files of the repository that git tracks.
 fn tracked(layout: &Layout) -> Result<Vec<PathBuf>> {
     let mut git = Command::new("git");
     git.arg("-C").arg(&layout.root).args(["ls-files", "-z"]);

@@ -1,12 +1,11 @@
 //! Writes `share/doc/counterpoint/THIRD-PARTY.txt`: a list of all third-party crates that are
 //! linked into the programs and libraries of a release, with the texts of their licences.
 //!
-//! Cargo reports these crates for the three workspaces from which a release is built: the
-//! dependencies of the release's packages, except crates that only run during a build (procedural
-//! macros, build scripts) or in tests. The list also has some crates that only features of other
-//! packages need, because Cargo resolves the features of a workspace's packages together. The texts
-//! come from the crates' own sources. For crates whose sources have no text, [`TEXTS`] contains it.
-//! If a crate has a text in neither place, the build fails.
+//! Cargo reports these crates for the three workspaces of a release, except crates that only run
+//! during a build (procedural macros, build scripts) or in tests. Some crates are listed that only
+//! features of other packages need, because Cargo resolves the features of a workspace's packages
+//! together. The texts come from the crates' own sources, or else from [`TEXTS`]. If a crate has no
+//! text, the build fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -19,25 +18,22 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, Package
 use super::{PLUGINS, TRIPLE};
 use crate::layout::Layout;
 
-/// The name and the version of a crate.
 pub type Key = (String, Version);
 
 /// A third-party crate with which a release is linked.
 pub struct Linked {
-    /// The package's manifest.
     pub package: Package,
-    /// The third-party crates on which this package depends directly.
+    /// The third-party crates that the package needs directly.
     pub needs: BTreeSet<Key>,
-    /// Whether one of our crates depends directly on this package.
+    /// Whether one of our crates needs the package directly.
     pub is_direct: bool,
     /// The folder of the workspace whose `Cargo.lock` has the package's checksum.
     pub workspace: PathBuf,
 }
 
-/// The path of the list below a release.
 const FILE: &str = "share/doc/counterpoint/THIRD-PARTY.txt";
 
-/// Returns the manifests that a release is built from, each with its packages.
+/// Returns the manifests of a release, each with its packages.
 fn built() -> Vec<(&'static str, Vec<&'static str>)> {
     let plugins = PLUGINS.iter().map(|(_, package)| *package);
     vec![
@@ -47,8 +43,8 @@ fn built() -> Vec<(&'static str, Vec<&'static str>)> {
     ]
 }
 
-/// Crates that are published without the text of their licence: the name, the licence that the
-/// manifest names, and its text with the copyright that the sources state.
+/// Crates that are published without the text of their licence: the name, the licence in the
+/// manifest, and its text with the copyright that the sources state.
 const TEXTS: &[(&str, &str, &str)] = &[
     ("flatbuffers", "Apache-2.0", include_str!("../../../LICENSE-APACHE")),
     ("iced-x86", "MIT", include_str!("licences/iced-x86.txt")),
@@ -59,8 +55,8 @@ const TEXTS: &[(&str, &str, &str)] = &[
 const NAMES: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "UNLICENSE"];
 /// The beginnings of names of files that belong to a licence, but contain none.
 const NOTES: [&str; 2] = ["COPYRIGHT", "NOTICE"];
-/// The smallest length of a licence's text in bytes. A shorter file (typenum's `LICENSE`) only
-/// names the licences, whose texts are in other files of the crate.
+/// The least bytes of a licence's text. A shorter file (typenum's `LICENSE`) only names the
+/// licences, whose texts are in other files of the crate.
 const SHORTEST: usize = 200;
 
 const HEAD: &str = "\
@@ -68,7 +64,7 @@ Counterpoint is linked with the crates below, which others have written. Each is
 as its manifest states it; the texts follow, each with the crates that it comes from.
 ";
 
-/// The end of the list: software that is linked but is not a crate from a registry.
+/// Software that is linked but is not a crate from a registry.
 const BESIDE: &str = "\
 Also linked: the standard library of Rust (MIT OR Apache-2.0; its own notices are in the file
 COPYRIGHT-library.html of a Rust toolchain), and in releases the unwinder of LLVM (Apache-2.0 WITH
@@ -93,7 +89,6 @@ pub fn fill(layout: &Layout, root: &Path) -> Result<()> {
     std::fs::write(&to, text).with_context(|| format!("write {}", to.display()))
 }
 
-/// Returns the third-party crates with which a release is linked.
 pub fn linked(layout: &Layout) -> Result<BTreeMap<Key, Linked>> {
     let mut crates = BTreeMap::new();
     for (manifest, packages) in built() {
@@ -108,7 +103,6 @@ pub fn linked(layout: &Layout) -> Result<BTreeMap<Key, Linked>> {
     Ok(crates)
 }
 
-/// Adds the third-party crates with which these packages are linked.
 fn add(metadata: &Metadata, packages: &[&str], crates: &mut BTreeMap<Key, Linked>) -> Result<()> {
     let by_id: BTreeMap<&PackageId, &Package> =
         metadata.packages.iter().map(|package| (&package.id, package)).collect();
@@ -151,12 +145,10 @@ fn add(metadata: &Metadata, packages: &[&str], crates: &mut BTreeMap<Key, Linked
     Ok(())
 }
 
-/// Returns whether a package is a procedural macro.
 fn runs_at_build(package: &Package) -> bool {
     package.targets.iter().any(|target| target.kind.contains(&TargetKind::ProcMacro))
 }
 
-/// Returns the texts of a crate's licences.
 fn texts_of(package: &Package) -> Result<Vec<String>> {
     let folder = package.manifest_path.parent().context("a manifest is in a folder")?;
     let (mut texts, mut notes) = (BTreeSet::new(), BTreeSet::new());
@@ -182,7 +174,6 @@ fn texts_of(package: &Package) -> Result<Vec<String>> {
     Ok(texts.into_iter().chain(notes).collect())
 }
 
-/// Returns the text in [`TEXTS`] for a crate whose sources contain no licence text.
 fn text_of_ours(package: &Package) -> Result<String> {
     let (name, version) = (&package.name, &package.version);
     let known = TEXTS.iter().find(|(known, ..)| *known == name.as_str());

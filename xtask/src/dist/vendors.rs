@@ -21,24 +21,21 @@ use super::{files_below, replace};
 use crate::layout::{Dist, Layout};
 use crate::process::{cargo, loud};
 
-/// The crates that a plugin written in Rust needs.
 const CRATES: [&str; 2] = ["counterpoint-abi", "counterpoint-plugin"];
-/// The headers of the plugin interface.
 const HEADERS: [&str; 2] = ["kineto_plugin.h", "kineto_plugin_extension.h"];
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
-/// The folder of a release for files that the dynamic linker does not use.
+/// The folder for files that the dynamic linker does not use.
 const SHARE: &str = "share/counterpoint";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Adds the files for authors of plugins. The headers are already in `dist`.
+/// The headers are already in `dist`.
 pub fn fill(layout: &Layout, dist: &Dist) -> Result<()> {
     documents(layout, &dist.root)?;
     for example in ["plugin-c", "plugin-cpp", "plugin-rust"] {
         let from = layout.root.join("examples").join(example);
         for file in files_below(&from)? {
             let name = file.strip_prefix(&from).unwrap_or(&file);
-            // If somebody has built the example in the source tree, Cargo has left files behind
-            // that are not copied.
+            // Cargo leaves files behind if somebody builds the example in the source tree.
             if !name.starts_with("target") && !name.ends_with("Cargo.lock") {
                 let to = dist.root.join(SHARE).join("examples").join(example);
                 replace(&file, &to.join(name))?;
@@ -62,8 +59,7 @@ fn documents(layout: &Layout, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the files by which pkg-config and CMake find the headers. They name no absolute path, so
-/// a release can be moved.
+/// The files name no absolute path, so a release can be moved.
 fn build_files(root: &Path) -> Result<()> {
     let cmake = root.join("lib/cmake/counterpoint-plugin");
     for (to, text) in [
@@ -88,8 +84,7 @@ fn build_files(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Packs the headers with the files for pkg-config and CMake. Equal files always give an equal
-/// archive.
+/// Equal files give an equal archive.
 fn headers(layout: &Layout, dist: &Dist) -> Result<()> {
     let name = format!("counterpoint-plugin-headers-{VERSION}");
     let stage = layout.target.join("headers");
@@ -112,8 +107,7 @@ fn headers(layout: &Layout, dist: &Dist) -> Result<()> {
     loud(&mut tar, "pack the headers")
 }
 
-/// Packs the crates as `cargo publish` does, and unpacks them beside the archives. While packing,
-/// Cargo checks that all of their dependencies name a version.
+/// While packing, Cargo checks that the dependencies name a version.
 fn crates(layout: &Layout, dist: &Dist) -> Result<()> {
     let target = layout.target.join("package");
     let mut package = cargo();

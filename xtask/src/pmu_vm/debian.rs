@@ -1,12 +1,11 @@
 //! Downloads from Debian: QEMU for this machine, and a kernel and libraries for the emulated one.
 //!
-//! Nothing is installed. apt gets a separate state folder below `target/`, so that it can look up
-//! and download packages without `dpkg --add-architecture` and without root. As usual, apt checks
-//! the packages against the signed index. `dpkg-deb` unpacks them. For the emulated machine, apt is
-//! configured for an arm64 machine on which nothing is installed; package sources without arm64 are
-//! skipped. For QEMU, apt uses the list of packages that are installed here, and downloads QEMU and
-//! its missing dependencies. Installing QEMU would need root, and would remove packages that
-//! conflict with it.
+//! Nothing is installed. apt gets a separate state folder below `target/`, so that it can download
+//! packages without `dpkg --add-architecture` and without root. As usual, apt checks the packages
+//! against the signed index. For the emulated machine, apt is configured for an arm64 machine on
+//! which nothing is installed; package sources without arm64 are skipped. For QEMU, apt uses the
+//! list of packages that are installed here, and downloads QEMU and its missing dependencies.
+//! Installing QEMU would need root, and would remove packages that conflict with it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,22 +14,19 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::{exists, output, quiet, say};
 
-/// The emulator's program, and its package.
+/// The program and its package.
 const QEMU: (&str, &str) = ("qemu-system-aarch64", "qemu-system-arm");
 
-/// The package that depends on the newest kernel of this release.
+/// Depends on the newest kernel of this release.
 const KERNEL_META: &str = "linux-image-cloud-arm64";
 
-/// The packages with the libraries that the guest's dynamic programs load. The name of PAPI's
-/// library package contains its version, so it is found through [`PAPI`].
+/// Libraries for the guest's dynamic programs. The name of PAPI's library package contains its
+/// version, so it is found through [`PAPI`].
 const LIBRARIES: &[&str] = &["libc6", "libpfm4", "libpapi-dev"];
 const PAPI: &str = "libpapi-dev";
 
-/// What was downloaded.
 pub struct Debian {
-    /// The kernel's image.
     pub kernel: PathBuf,
-    /// The packages, unpacked.
     pub root: PathBuf,
 }
 
@@ -44,7 +40,7 @@ pub fn missing() -> Option<String> {
     None
 }
 
-/// Downloads the missing packages. If nothing is missing, this only reads a few files.
+/// Downloads the missing packages.
 pub fn fetch(home: &Path) -> Result<Debian> {
     let root = home.join("debian");
     let stamp = home.join("debian.txt");
@@ -68,8 +64,7 @@ pub fn fetch(home: &Path) -> Result<Debian> {
     Ok(Debian { kernel, root })
 }
 
-/// Returns a command that starts QEMU: the installed QEMU, or else the one that was unpacked below
-/// `home`.
+/// Starts the installed QEMU, or else the one below `home`.
 pub fn emulator(home: &Path) -> Result<Command> {
     if exists(QEMU.0, &["--version"]) {
         return Ok(Command::new(QEMU.0));
@@ -109,12 +104,11 @@ fn kernel(root: &Path) -> Result<PathBuf> {
     images.pop().with_context(|| format!("no kernel in {}", boot.display()))
 }
 
-/// An apt with a separate state, so that it changes nothing on this machine.
+/// An apt with a separate state.
 struct Apt {
     folder: PathBuf,
-    /// apt's name of the machine's architecture, if it is not this machine.
+    /// apt's name of the architecture, if it is not this machine's.
     machine: Option<&'static str>,
-    /// The file that lists the installed packages.
     status: PathBuf,
 }
 
@@ -150,8 +144,7 @@ impl Apt {
             option("APT::Architectures", machine);
         }
         option("Acquire::Languages", "none");
-        // apt must not switch to the user _apt, who may not be allowed to enter the folder for
-        // downloads.
+        // The user _apt may not be allowed to enter the folder for downloads.
         option("APT::Sandbox::User", "");
         option("Dir::State::status", &self.status.to_string_lossy());
         for (name, below) in [("Dir::State", "state"), ("Dir::Cache", "cache")] {
@@ -175,9 +168,8 @@ impl Apt {
         output(self.command(program).args(arguments), &what)
     }
 
-    /// Updates the package lists. A source that fails is not an error, because another vendor's
-    /// source may have no arm64. If Debian's own source fails, a package will be missing later,
-    /// which is an error.
+    /// A source that fails is not an error, because another vendor's source may have no arm64. If
+    /// Debian's own source fails, a package will be missing later.
     fn update(&self) -> Result<()> {
         let result = self.command("apt-get").args(["-qq", "update"]).output();
         let result = result.context("start apt-get")?;
@@ -188,7 +180,7 @@ impl Apt {
         Ok(())
     }
 
-    /// Returns the package that `package` depends on and whose name begins with `start`.
+    /// Returns the dependency of `package` whose name begins with `start`.
     fn dependency(&self, package: &str, start: &str) -> Result<String> {
         let depends = self.output("apt-cache", &["depends", package])?;
         let mut names = depends.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
@@ -198,7 +190,6 @@ impl Apt {
         Ok(name.to_owned())
     }
 
-    /// Downloads the newest versions of `names` and unpacks them below `root`.
     fn unpack(&self, names: &[String], root: &Path) -> Result<()> {
         let folder = self.packages();
         renew(&folder)?;
@@ -212,14 +203,13 @@ impl Apt {
         renew(&folder)
     }
 
-    /// Downloads `name` and its dependencies that are not installed, and unpacks them below `root`.
+    /// Unpacks `name` and its dependencies that are not installed.
     fn unpack_with_dependencies(&self, name: &str, root: &Path) -> Result<()> {
         let archives = self.folder.join("cache/archives");
         renew(&archives)?;
         std::fs::create_dir_all(archives.join("partial"))
             .with_context(|| format!("create {}/partial", archives.display()))?;
-        // Without this option, apt would lock the machine's own database, although nothing is
-        // installed.
+        // apt would lock the machine's own database, although nothing is installed.
         let unlocked = ["-qq", "-o", "Debug::NoLocking=1"];
         let options = ["install", "-y", "--no-install-recommends", "--download-only", name];
         self.output("apt-get", &[&unlocked[..], &options].concat())?;
@@ -238,7 +228,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(entries.flatten().map(|entry| entry.path()).collect())
 }
 
-/// Unpacks packages below `root`, which is emptied first. Runs none of their scripts.
+/// Unpacks packages below `root`, which is emptied first. Their scripts do not run.
 fn extract(packages: &[PathBuf], root: &Path) -> Result<()> {
     renew(root)?;
     for package in packages {

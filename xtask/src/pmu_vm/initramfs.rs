@@ -1,18 +1,18 @@
 //! Writes the guest's root file system: an uncompressed cpio archive in the kernel's "newc" format.
 //!
-//! Source: Documentation/driver-api/early-userspace/buffer-format.rst of Linux 6.1. Each entry
-//! consists of a header (`070701` and thirteen numbers of eight hexadecimal digits), the name with
-//! a terminating zero, and the data. The header with the name is padded to a multiple of four
-//! bytes, and so is the data.
+//! Source: Documentation/driver-api/early-userspace/buffer-format.rst of Linux 6.1. An entry is a
+//! header (`070701` and thirteen numbers of eight hexadecimal digits), the name with a terminating
+//! zero, and the data. The header with the name is padded to a multiple of four bytes, and so is
+//! the data.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Writes the archive of `files`. Each entry is a path in the guest, without the leading slash, and
-/// the file with the contents. Folders and mount points are added as needed. The archive also has
-/// the console device, because the kernel opens it for `init` before anything is mounted.
+/// Each entry is a path in the guest, without the leading slash, and the file with the contents.
+/// Folders and mount points are added as needed. The console device is needed because the kernel
+/// opens it for `init` before anything is mounted.
 pub fn write(archive: &Path, files: &[(String, PathBuf)]) -> Result<()> {
     let mut bytes = Vec::new();
     let mut folders = BTreeSet::new();
@@ -41,8 +41,7 @@ fn add_folders(archive: &mut Vec<u8>, made: &mut BTreeSet<String>, path: &str) {
 }
 
 fn add(archive: &mut Vec<u8>, name: &str, mode: u32, device: (u32, u32), data: &[u8]) {
-    // Inode numbers would only have to differ for regular files with several links, of which there
-    // are none. Here, the number is the entry's offset in the archive.
+    // Inode numbers only have to differ for regular files with several links.
     let number = archive.len() as u32;
     let fields = [
         number,

@@ -1,5 +1,4 @@
-//! Runs the emulated machine: makes QEMU's command line, reads the machine's serial line, and waits
-//! until QEMU ends.
+//! Boots the emulated machine in QEMU, and reads its serial line.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -1,7 +1,6 @@
 //! `cargo xtask pmu-vm --mutant`: checks that the tests would notice a fault. A copy of the sources
-//! is changed so that it ignores the sign of a counter: it computes `offset + counter` instead of
-//! `offset + sign_extend(counter, width)`, which is the classic mistake of user-space reads. The
-//! tests in the emulated machine must fail with this copy.
+//! ignores the sign of a counter, which is the classic mistake of user-space reads. The tests in
+//! the emulated machine must fail with this copy.
 
 use std::path::Path;
 
@@ -12,12 +11,10 @@ use crate::dist::files_below;
 use crate::layout::Layout;
 use crate::process::say;
 
-/// The file, the correct line, and the faulty line.
 const FILE: &str = "crates/counters/src/user/page.rs";
 const RIGHT: &str = "    ((counter << unused) as i64 >> unused) as u64\n";
 const WRONG: &str = "    counter << unused >> unused\n";
 
-/// The sources of the guest.
 const SOURCES: &[&str] = &[
     "Cargo.toml",
     "crates/abi",
@@ -59,8 +56,7 @@ pub fn main(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file, unless it already has this content, so that Cargo does not compile an unchanged
-/// file again.
+/// Does not write an unchanged file, because Cargo would compile it again.
 fn put(to: &Path, data: &[u8]) -> Result<()> {
     if std::fs::read(to).is_ok_and(|old| old == data) {
         return Ok(());

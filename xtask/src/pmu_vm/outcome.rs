@@ -2,8 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 
-/// The results in a complete log. Such a log shows that the machine booted with a PMU and that the
-/// guest finished its tests.
+/// The results in a complete log: the machine booted with a PMU, and the guest finished its tests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     pub ran: u64,
@@ -15,15 +14,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Parses the whole log of the serial line. Returns an error if the log is incomplete or
-    /// inconsistent.
+    /// Returns an error if the log is incomplete or inconsistent.
     pub fn read(log: &str) -> Result<Self> {
         let mut booted = false;
         let (mut ran, mut failures, mut rows) = (0, Vec::new(), Vec::new());
         let mut end = None;
         for line in log.lines() {
-            // The kernel may have written the beginning of a line of its own before the guest's
-            // words.
+            // The kernel may have written the beginning of a line before.
             let Some((_, words)) = line.split_once("pmu-vm\t") else { continue };
             let words: Vec<&str> = words.split('\t').collect();
             match words[..] {
@@ -64,7 +61,6 @@ impl Outcome {
         Ok(Self { ran, failed, failures, rows })
     }
 
-    /// Adds the outcome of another boot.
     pub fn add(&mut self, other: Self) {
         self.ran += other.ran;
         self.failed += other.failed;
@@ -72,7 +68,6 @@ impl Outcome {
         self.rows.extend(other.rows);
     }
 
-    /// Returns an error if a test failed or if no test ran.
     pub fn verdict(&self) -> Result<()> {
         match (self.ran, self.failures.as_slice()) {
             (0, _) => bail!("no test ran in the emulated machine"),

@@ -13,21 +13,20 @@ use crate::layout::Layout;
 use crate::process::quiet;
 use crate::setup::{self, List};
 
-/// The name of the guest's loader. [`LIBRARIES`] is the folder in which it looks for libraries.
+/// [`LIBRARIES`] is the folder in which the guest's loader looks for libraries.
 const LOADER: &str = "ld-linux-aarch64.so.1";
 pub const LIBRARIES: &str = "lib/aarch64-linux-gnu";
 
-/// The C programs of the guest.
 pub struct C {
     /// Dynamic programs and libraries, with their paths in the guest.
     pub files: Vec<(String, PathBuf)>,
-    /// The file that one of the programs reads, with its path in the guest.
+    /// A file for one of the programs, with its path in the guest.
     pub data: (String, PathBuf),
     /// The folder of `libpmu_vm_reader.a`, for the guest's own program.
     pub folder: PathBuf,
 }
 
-/// Compiles the sources that have changed. `root` contains the unpacked packages.
+/// `root` contains the unpacked packages.
 pub fn build(layout: &Layout, root: &Path) -> Result<C> {
     let folder = super::home(layout).join("c");
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
@@ -46,8 +45,7 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
         quiet(&mut command, "make an archive of reader.o")?;
     }
 
-    // The program into which the agent is preloaded, and an executable library that this program
-    // loads.
+    // The program into which the agent is preloaded, and an executable library.
     let gnu = ["-target", "aarch64-linux-gnu.2.28"];
     let host = folder.join("host");
     let flags = ["-Wno-unused-parameter", "-ldl", "-lpthread"];
@@ -55,14 +53,14 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
     let library = folder.join("library.so");
     let flags = ["-shared", "-fPIC"];
     compile(layout, "tests/programs/library.c", &[&gnu[..], &flags].concat(), &library)?;
-    // A library of functions with known numbers of instructions, and a program that calls them.
+    // Functions with known numbers of instructions.
     let [known, known_library] = ["known", "known.so"].map(|name| folder.join(name));
     let source = "tests/pmu-vm/c/known.c";
     let flags = ["-Wno-unused-function", "-ldl"];
     compile(layout, source, &[&gnu[..], &flags].concat(), &known)?;
     let flags = ["-DLIBRARY", "-Wno-unused-function", "-shared", "-fPIC"];
     compile(layout, source, &[&gnu[..], &flags].concat(), &known_library)?;
-    // Programs with loops that are instrumented by hand, one program for each of these modes.
+    // Loops that are instrumented by hand.
     let mut loops = Vec::new();
     for mode in ["0", "1", "3"] {
         let program = folder.join(format!("loops{mode}"));
@@ -84,8 +82,8 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
     Ok(C { files, data: ("etc/sum.instructions".into(), expected), folder })
 }
 
-/// Builds a program with a loop that the instrumenter has instrumented. Returns the program, and a
-/// file with the number of instructions in each iteration of the loop's machine code.
+/// Builds a program with an instrumented loop. Returns it, and a file with the number of
+/// instructions in each iteration of the loop's machine code.
 fn instrumented(layout: &Layout, folder: &Path, gnu: &[&str]) -> Result<(PathBuf, PathBuf)> {
     let [text, changed, program, expected] =
         ["sum.ll", "sum.lwp.ll", "sum", "sum.instructions"].map(|name| folder.join(name));
@@ -139,8 +137,7 @@ fn instrumented(layout: &Layout, folder: &Path, gnu: &[&str]) -> Result<(PathBuf
     Ok((program, expected))
 }
 
-/// Makes a command that runs a tool of zig, which `dist` uses for linking. zig contains clang and
-/// the start files for every architecture.
+/// zig contains clang and the start files for every architecture.
 fn zig(layout: &Layout, tool: &str) -> Result<Command> {
     setup::install(layout, &[List::Build])?;
     let mut command = Command::new(layout.venv_bin("python"));
@@ -148,7 +145,7 @@ fn zig(layout: &Layout, tool: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Compiles `source`, unless `to` is newer than it. Returns whether it was compiled.
+/// Compiles `source`, unless `to` is newer. Returns whether it was compiled.
 fn compile(layout: &Layout, source: &str, arguments: &[&str], to: &Path) -> Result<bool> {
     let changed = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
     let source = layout.root.join(source);
@@ -162,9 +159,8 @@ fn compile(layout: &Layout, source: &str, arguments: &[&str], to: &Path) -> Resu
     Ok(true)
 }
 
-/// Returns the guest's files for dynamic `programs` (each is a path in the guest and a file). These
-/// files are the programs, the loader, and every library that the programs need, from the unpacked
-/// packages below `root`.
+/// Returns the guest's files for dynamic `programs`: the programs, the loader, and their libraries
+/// from the packages below `root`.
 pub fn with_libraries(
     root: &Path,
     programs: Vec<(String, PathBuf)>,

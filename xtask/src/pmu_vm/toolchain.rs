@@ -1,9 +1,9 @@
 //! Builds the guest's program for AArch64, linked statically.
 //!
-//! Linking the guest's program needs no C compiler: rustup provides the standard library for musl,
-//! with start files and an unwinder, and Rust's toolchain contains the linker. The rejected
-//! alternative was Debian's `rustc-web` with its arm64 library, which works without rustup, but
-//! takes 121 MB and is not the compiler with which the project is built.
+//! Linking needs no C compiler: rustup provides the standard library for musl, with start files and
+//! an unwinder, and Rust's toolchain contains the linker. The rejected alternative was Debian's
+//! `rustc-web` with its arm64 library, which works without rustup, but takes 121 MB and is not the
+//! compiler with which the project is built.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,8 +27,7 @@ pub fn missing() -> Option<String> {
     (!rustup).then(|| format!("the standard library for {lacks} and rustup are missing"))
 }
 
-/// Builds the guest program of the checkout `sources`, linked with the libraries in `libraries`, if
-/// it is not up to date. Returns the path of the program.
+/// Builds the guest program of the checkout `sources`.
 pub fn guest(layout: &Layout, sources: &Path, libraries: &Path) -> Result<PathBuf> {
     let mut build = guest_cargo(layout, sources, "build")?;
     build.arg("--release").env("PMU_VM_LIBRARIES", libraries);
@@ -36,8 +35,7 @@ pub fn guest(layout: &Layout, sources: &Path, libraries: &Path) -> Result<PathBu
     Ok(target_folder(layout).join(TARGET).join("release/guest"))
 }
 
-/// Builds the shared library for the guest, linked as `dist` does, but without link-time
-/// optimisation.
+/// Linked as `dist` does, but without link-time optimisation.
 pub fn agent(layout: &Layout) -> Result<PathBuf> {
     add_target(AGENT_TARGET)?;
     setup::install(layout, &[List::Build])?;
@@ -49,7 +47,6 @@ pub fn agent(layout: &Layout) -> Result<PathBuf> {
     Ok(folder.join(AGENT_TARGET).join("quick/libcounterpoint.so"))
 }
 
-/// Installs the standard library for `target`.
 fn add_target(target: &str) -> Result<()> {
     if sysroot()?.join("lib/rustlib").join(target).is_dir() {
         return Ok(());
@@ -58,8 +55,7 @@ fn add_target(target: &str) -> Result<()> {
     quiet(Command::new("rustup").args(["target", "add", target]), "add a standard library")
 }
 
-/// Runs clippy on the guest. The guest's program is for AArch64 only, so running clippy on the
-/// workspace does not check it.
+/// Clippy of the workspace leaves out the guest's program, which is for AArch64 only.
 pub fn lint(layout: &Layout) -> Result<()> {
     let mut lint = guest_cargo(layout, &layout.root, "clippy")?;
     lint.args(["--release", "--", "-D", "warnings"]);
@@ -86,8 +82,7 @@ fn sysroot() -> Result<PathBuf> {
     Ok(output(rustc.args(["--print", "sysroot"]), "ask rustc for its folder")?.trim().into())
 }
 
-/// Returns the path of LLVM's linker, which every toolchain of rustup contains. If the toolchain
-/// comes from a distribution, the linker is found by its name in `PATH`.
+/// Toolchains of rustup contain LLVM's linker. For one from a distribution, it is in `PATH`.
 fn linker(sysroot: &Path) -> Result<PathBuf> {
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     let version = output(rustc.arg("-vV"), "ask rustc for its version")?;

@@ -1,9 +1,8 @@
 //! Writes the bill of materials of a release: a document of CycloneDX 1.5 (ECMA-424), as JSON.
 //!
-//! It lists the third-party crates that are linked into the programs and libraries, as
-//! `THIRD-PARTY.txt` does ([`crate::dist::licences`]). Each crate has its version, licence, package
-//! URL, the checksum in `Cargo.lock`, and the crates on which it depends. The standard library of
-//! Rust is a component as well.
+//! It lists the third-party crates of `THIRD-PARTY.txt` ([`crate::dist::licences`]), each with its
+//! version, licence, package URL, the checksum in `Cargo.lock`, and its dependencies. The standard
+//! library of Rust is a component as well.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +15,6 @@ use crate::dist::licences::{Key, Linked, linked};
 use crate::layout::Layout;
 use crate::process::output;
 
-/// Returns the text of the document.
 pub fn text(layout: &Layout, version: &str) -> Result<String> {
     let crates = linked(layout)?;
     let mut locks = BTreeMap::new();
@@ -91,11 +89,10 @@ fn document(
 }
 
 fn purl((name, version): &Key) -> String {
-    // A version may contain "+", which a package URL must contain in its escaped form.
+    // A package URL must contain "+" in its escaped form.
     format!("pkg:cargo/{name}@{}", version.to_string().replace('+', "%2B"))
 }
 
-/// Returns the checksums in the `Cargo.lock` of a workspace.
 fn checksums(workspace: &Path) -> Result<BTreeMap<(String, String), String>> {
     let path = workspace.join("Cargo.lock");
     let text =
@@ -103,8 +100,7 @@ fn checksums(workspace: &Path) -> Result<BTreeMap<(String, String), String>> {
     Ok(of_lock(&text))
 }
 
-/// Returns the checksums in the text of a `Cargo.lock`, by name and version. Cargo writes one value
-/// per line.
+/// Returns the checksums by name and version. Cargo writes one value per line.
 fn of_lock(text: &str) -> BTreeMap<(String, String), String> {
     let mut found = BTreeMap::new();
     for package in text.split("[[package]]").skip(1) {
@@ -135,8 +131,6 @@ mod tests {
         assert_eq!(found[&("a".to_owned(), "1.2.3".to_owned())], "00ff");
     }
 
-    /// Checks the bill of the real crates: each component has all necessary fields, and each
-    /// reference names a component.
     #[test]
     fn every_reference_is_a_component() {
         let layout = Layout::find().unwrap();
@@ -156,11 +150,9 @@ mod tests {
                 assert!(known.contains(&reference.as_str().unwrap()), "{reference}");
             }
         }
-        // The program uses clap to parse its arguments, and the library is linked with libc.
         for name in ["clap", "libc"] {
             assert!(components.iter().any(|one| one["name"] == name), "{name}");
         }
-        // A crate that only tests need is not linked.
         assert!(!components.iter().any(|one| one["name"] == "proptest"));
     }
 }

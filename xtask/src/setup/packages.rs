@@ -1,12 +1,11 @@
 //! Installs Debian's packages for virtual environments, tests, benchmarks and checks of hardware.
-//! The lists below state the purpose of each package.
 //!
 //! Missing packages are installed if xtask runs as root and the machine has apt. Before that, apt
-//! updates its lists of packages, because the lists of a new machine are empty or old. xtask never
-//! removes a package: a missing package that conflicts with an installed one stays missing. apt
-//! installs all packages in one call. If that fails, it installs the packages for each purpose in a
-//! call of their own. At the end, one line names the packages that are still missing, and their
-//! purposes. The tests that need these packages are skipped and say so.
+//! updates its lists of packages, because those of a new machine are empty or old. xtask does not
+//! remove a package: one that conflicts with an installed package stays missing. apt installs all
+//! packages in one call. If that fails, it installs the packages for each purpose in a call of
+//! their own. At the end, one line names the packages that are still missing. The tests that need
+//! them are skipped.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,17 +14,16 @@ use std::time::Instant;
 
 use crate::process::{duration, exists, say};
 
-/// Packages that are needed for one purpose, and the signs by which installed packages are
-/// recognised.
+/// Packages for one purpose, and the signs by which installed packages are recognised.
 pub struct Need {
-    /// What the packages are for, as in "… is for loops compiled with clang 19".
+    /// The purpose, as in "… is for loops compiled with clang 19".
     what_for: &'static str,
     packages: &'static [&'static str],
     signs: &'static [Sign],
 }
 
-/// Something that exists if a package is installed. xtask only searches a program and does not
-/// start it, because a browser needs a second to print its version.
+/// Something that exists if a package is installed. A program is not started, because a browser
+/// needs a second to print its version.
 enum Sign {
     /// A program in `PATH`.
     Program(&'static str),
@@ -44,8 +42,8 @@ const fn need(
     Need { what_for, packages, signs }
 }
 
-/// For virtual environments. There is no sign for this package: only an attempt to make an
-/// environment shows that Debian's `python3` has no `ensurepip`.
+/// There is no sign for this package: only an attempt shows that Debian's `python3` has no
+/// `ensurepip`.
 pub const VENV: &[Need] = &[need("virtual environments", &["python3-venv"], &[])];
 
 /// For packages of npm.
@@ -55,9 +53,8 @@ pub const NODE: &[Need] = &[need(
     &[Program("node"), Program("npm")],
 )];
 
-/// For instrumented loops. Version 19 compiles the C and C++ programs; it has XRay's runtime for
-/// `bench loops`, and the runtimes of the sanitizers. Version 22 is the LLVM version of rustc and
-/// of TVM.
+/// Version 19 has XRay's runtime for `bench loops`, and the runtimes of the sanitizers. Version 22
+/// is the LLVM version of rustc and of TVM.
 pub const LLVM: &[Need] = &[
     need(
         "loops that clang 19 compiles, XRay and sanitizers",
@@ -71,7 +68,7 @@ pub const LLVM: &[Need] = &[
     ),
 ];
 
-/// For the plugin for OpenCL. PoCL is an implementation of OpenCL that runs on the CPU.
+/// PoCL is an implementation of OpenCL that runs on the CPU.
 pub const OPENCL: &[Need] = &[need(
     "the plugin for OpenCL",
     &["pocl-opencl-icd", "ocl-icd-opencl-dev", "opencl-headers", "clinfo"],
@@ -101,15 +98,14 @@ pub const ROOFS: &[Need] =
 pub const DIFF: &[Need] =
     &[need("another comparison of two programs", &["hyperfine"], &[Program("hyperfine")])];
 
-/// Everything else that the tests use.
 pub const TESTS: &[Need] = &[
     need("comparisons with libpfm4", &["libpfm4"], &[Library("libpfm.so.4")]),
-    // For kinds of programs that cannot carry our library.
+    // Programs that cannot carry our library.
     #[cfg(target_arch = "x86_64")]
     need("32-bit programs", &["gcc-multilib"], &[File("/usr/lib32/crt1.o")]),
     need("programs for musl", &["musl-tools"], &[Program("musl-gcc")]),
     need("programs in C++", &["g++"], &[Program("g++")]),
-    // For tests that these programs work under `counterpoint run` as they do without it.
+    // These programs must work under `counterpoint run` as they do without it.
     need("gdb under run", &["gdb"], &[Program("gdb")]),
     need("valgrind under run", &["valgrind"], &[Program("valgrind")]),
     need("strace under run", &["strace"], &[Program("strace")]),
@@ -144,13 +140,11 @@ pub const TESTS: &[Need] = &[
 ];
 
 impl Need {
-    /// Returns whether all signs of the packages exist.
     fn shows(&self) -> bool {
         self.signs.iter().all(Sign::is_there)
     }
 
-    /// Returns whether the packages are certainly installed. If there are no signs for them,
-    /// returns false.
+    /// Returns whether all signs exist, and false without signs.
     fn is_there(&self) -> bool {
         !self.signs.is_empty() && self.shows()
     }
@@ -174,7 +168,7 @@ fn in_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Installs the missing packages of `groups`. If something cannot be installed, prints one line.
+/// Installs the missing packages of `groups`. If that fails, prints one line.
 pub fn install(groups: &[&'static [Need]]) {
     let missing = || -> Vec<&'static Need> {
         groups.iter().copied().flatten().filter(|need| !need.is_there()).collect()
@@ -182,8 +176,7 @@ pub fn install(groups: &[&'static [Need]]) {
     if missing().is_empty() {
         return;
     }
-    // Two calls of apt at the same time would fail. The second caller checks again, because the
-    // first one may have installed its packages.
+    // Two calls of apt at the same time would fail. The first may have installed the packages.
     static APT: Mutex<()> = Mutex::new(());
     let _one = APT.lock();
     let wanted = missing();
@@ -208,7 +201,6 @@ fn packages(needs: &[&Need]) -> Vec<&'static str> {
     needs.iter().flat_map(|need| need.packages).copied().collect()
 }
 
-/// Returns the reason why nothing can be installed here, if there is one.
 fn cannot_install() -> Option<&'static str> {
     // SAFETY: geteuid has no preconditions and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
@@ -236,7 +228,7 @@ fn install_now(packages: &[&str]) -> bool {
 
 fn apt(arguments: &[&str]) -> bool {
     let mut apt = Command::new("apt-get");
-    // apt waits up to 300 s if another program is installing packages.
+    // apt waits if another program is installing packages.
     apt.env("DEBIAN_FRONTEND", "noninteractive").args(["-o", "DPkg::Lock::Timeout=300"]);
     apt.args(arguments).output().is_ok_and(|out| out.status.success())
 }

@@ -1,8 +1,8 @@
 //! Lets the older PyTorch use the NVIDIA libraries of the newer one.
 //!
-//! PyTorch's libraries search NVIDIA's libraries in `nvidia/*/lib`, next to their own package. If
-//! the environment of PyTorch 2.15 has such a library and the environment of 2.12 does not, a
-//! symbolic link to it is made. This saves 2.8 GB of libraries, which do nothing without a GPU.
+//! PyTorch searches NVIDIA's libraries in `nvidia/*/lib`, next to its own package. For a library
+//! that only the environment of PyTorch 2.15 has, that of 2.12 gets a symbolic link. This saves 2.8
+//! GB of libraries, which do nothing without a GPU.
 
 use std::path::{Path, PathBuf};
 
@@ -22,8 +22,7 @@ pub fn share_libraries(layout: &Layout) -> Result<()> {
         for library in entries(&libraries)? {
             let name = library.file_name().expect("an entry of a folder has a name");
             let link = folder.join(name);
-            // If the environment of 2.12 has the library itself, that file is kept. An old link is
-            // replaced, because its target may not exist any more.
+            // The target of an old link may not exist any more.
             match link.symlink_metadata() {
                 Ok(found) if !found.is_symlink() => continue,
                 Ok(_) => std::fs::remove_file(&link)
@@ -37,7 +36,6 @@ pub fn share_libraries(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Returns the folder `site-packages` of an environment.
 fn packages(venv: &Path) -> Result<PathBuf> {
     for python in entries(&venv.join("lib"))? {
         let packages = python.join("site-packages");

@@ -1,23 +1,19 @@
 //! Runs failed tests once more, when nothing else runs.
 //!
-//! The parts of a test run share two processors, and some tests fail if the machine is too slow. A
-//! test that passes alone does not make the run fail, but the summary names it. A test with a rare
-//! defect would also pass the second time, so the output of its first run is worth reading.
+//! Some tests fail if the machine is too slow. A test that passes alone does not make the run fail,
+//! but the summary names it. A test with a rare defect would also pass the second time, so the
+//! output of its first run is worth reading.
 
 use anyhow::Result;
 
 use super::steps::Step;
 use crate::process::say;
 
-/// If more tests than this failed, the machine's speed is probably not the reason, so no test runs
-/// again.
+/// If more tests than this failed, the machine's speed is probably not the reason.
 const MOST: usize = 6;
 
-/// Runs the failed tests of each step once more, if they are at most [`MOST`]. Calls `again` with
-/// the step's name and the tests; it returns `None` if the step cannot run single tests.
-///
-/// # Errors
-/// Returns an error of `again`.
+/// Runs the failed tests of each step once more, if they are at most [`MOST`]. `again` gets the
+/// step's name and the tests; it returns `None` if the step cannot run single tests.
 pub fn run(
     steps: &mut [Step],
     again: impl Fn(&'static str, &[String]) -> Result<Option<Step>>,
@@ -38,12 +34,12 @@ pub fn run(
     Ok(())
 }
 
-/// Counts the tests that passed the second time as passed. If some tests failed again, replaces the
-/// step's last lines of output by those of the second run, which are only about these few tests.
+/// Counts the tests that passed the second time as passed. If some failed again, the last lines of
+/// output are those of the second run.
 fn take_over(step: &mut Step, second: Step) {
     let ran = second.tally.passed + second.tally.failed;
     if ran < step.failures.len() as u64 {
-        return; // Not all were found: what passed is not known.
+        return; // Not all were found.
     }
     let (failed, passed): (Vec<String>, Vec<String>) =
         std::mem::take(&mut step.failures).into_iter().partition(|t| second.failures.contains(t));
@@ -96,7 +92,6 @@ mod tests {
         assert!(first.error.is_none());
     }
 
-    /// The failed test might pass alone, but it is not run again.
     #[test]
     fn a_crash_is_not_forgiven() {
         let mut steps = [Step { only_tests_failed: false, ..step(9, &["a"]) }];

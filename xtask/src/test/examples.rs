@@ -1,5 +1,5 @@
 //! Finds the packages whose documentation has examples that rustdoc compiles. Without this list,
-//! Cargo would make rustdoc read every package, which takes a minute.
+//! rustdoc would read every package, which takes a minute.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::dist::files_below;
 
-/// Returns the packages of the workspace with such an example. `root` is the checkout.
+/// `root` is the checkout.
 pub fn packages(root: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for folder in ["crates", "plugins"] {
@@ -38,8 +38,7 @@ fn any_example(sources: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// Returns whether a documentation comment in this source has a block of Rust. rustdoc treats every
-/// block that does not name another language as Rust.
+/// rustdoc treats a block that does not name another language as Rust.
 fn has_example(source: &str) -> bool {
     let comments = source.lines().filter_map(|line| {
         let line = line.trim_start();

@@ -1,24 +1,21 @@
 //! Reads which tests skipped themselves, and lists the skips that are expected in CI.
 //!
 //! A test that skips itself counts as passed. So if CI's machine lost Python or the permission to
-//! count, everything would still seem to work. `cargo xtask test --strict`, which CI uses, fails on
-//! a skip that is not in [`EXPECTED`].
+//! count, everything would still seem to work. `cargo xtask test --strict` fails on a skip that is
+//! not in [`EXPECTED`].
 
 use std::path::Path;
 
-/// A test that may skip itself in CI, for one reason.
 struct Expected {
-    /// The test's name in the log, before the colon.
+    /// The text before the colon in the log.
     test: &'static str,
-    /// The end of the reason, which follows the colon in the log. If the test is skipped for
-    /// another reason, the skip is not expected.
+    /// The end of the text after the colon. Another reason is not expected.
     reason: &'static str,
     /// What CI's machine lacks.
     why: &'static str,
 }
 
-/// The skips that are expected in CI, each with the reason why CI cannot run the test. Keep this
-/// list short.
+/// Keep this list short.
 const EXPECTED: &[Expected] = &[
     Expected {
         test: "documented",
@@ -57,14 +54,12 @@ const EXPECTED: &[Expected] = &[
     },
 ];
 
-/// One line of the log.
 pub struct Skip {
     pub test: String,
     pub reason: String,
 }
 
 impl Skip {
-    /// Returns the reason why this skip is expected, if it is.
     pub fn expected(&self) -> Option<&'static str> {
         let known = EXPECTED
             .iter()
@@ -73,8 +68,7 @@ impl Skip {
     }
 }
 
-/// Returns the lines that tests wrote into the file that `COUNTERPOINT_SKIP_LOG` names, in order,
-/// without duplicates.
+/// The lines of the file that `COUNTERPOINT_SKIP_LOG` names, in order, without duplicates.
 pub fn read(log: &Path) -> Vec<Skip> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let mut skips: Vec<Skip> = Vec::new();

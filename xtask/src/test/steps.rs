@@ -1,5 +1,5 @@
-//! Runs the parts of a test run, which are other programs. Prints their output, and reads the
-//! numbers of passed, failed and skipped tests from it.
+//! Runs the parts of a test run, and reads the numbers of passed, failed and skipped tests from
+//! their output.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,6 @@ use crate::layout::Layout;
 use crate::pmu_vm::{self, Outcome, Request};
 use crate::process::{describe, pass_on, say};
 
-/// The number of tests, by outcome.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Tally {
     pub passed: u64,
@@ -20,43 +19,36 @@ pub struct Tally {
     pub skipped: u64,
 }
 
-/// The exit statuses of nextest and pytest if tests failed and nothing else went wrong. libtest has
-/// no such status: it ends in the same way if a test program crashes.
+/// The exit statuses of nextest and pytest if only tests failed. libtest has no such status: it
+/// ends in the same way if a test program crashes.
 const TESTS_FAILED: [i32; 2] = [100, 1];
 
-/// How many of the last lines of a step's output are kept, and the largest length of a kept line.
+/// The last lines of a step's output that are kept, and the largest length of one.
 const LAST_LINES: usize = 40;
 const LAST_LINE_CHARS: usize = 300;
 
-/// One part of a test run, and how it ended.
 pub struct Step {
     pub name: &'static str,
     pub time: Duration,
     pub tally: Tally,
     pub error: Option<String>,
-    /// Whether the only problem is that tests failed. False, for example, if a test program
-    /// crashed.
+    /// False, for example, if a test program crashed.
     pub only_tests_failed: bool,
-    /// The tests that failed, as their runner names them.
+    /// The failed tests, as their runner names them.
     pub failures: Vec<String>,
     /// The tests that failed at first, and then passed alone ([`super::alone`]).
     pub passed_alone: Vec<String>,
-    /// The last lines of the output of the last run, without colours, each cut at
-    /// [`LAST_LINE_CHARS`].
+    /// The last lines of the last run, without colours, cut at [`LAST_LINE_CHARS`].
     pub last_lines: VecDeque<String>,
 }
 
 impl Step {
-    /// Runs a test program, and counts its outcomes. Passes its output on line by line.
-    ///
-    /// # Errors
-    /// The program cannot be started, or its output cannot be read. A test that fails is not an
+    /// Runs a test program, and passes its output on line by line. A test that fails is not an
     /// error.
     pub fn run(name: &'static str, command: &mut Command) -> Result<Step> {
         say(format_args!("{name} …"));
         let start = Instant::now();
-        // Both streams use the same pipe, so that their lines keep their order. If xtask's own
-        // output is a terminal, the program prints colours.
+        // Both streams use the same pipe, so that their lines keep their order.
         let (reader, writer) = std::io::pipe().context("make a pipe")?;
         command.stdin(Stdio::null());
         command.stdout(writer.try_clone().context("copy the pipe")?).stderr(writer);
@@ -64,8 +56,7 @@ impl Step {
             command.env("CARGO_TERM_COLOR", "always").env("PY_COLORS", "1");
         }
         let mut child = command.spawn().with_context(|| format!("start {name}"))?;
-        // This drops the command's copies of the writing end, because reading ends only when all
-        // copies are closed.
+        // Drops the command's copies of the writing end: reading ends only when all are closed.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let (mut tally, mut failures) = (Tally::default(), Vec::new());
         let mut last_lines = VecDeque::new();
@@ -107,8 +98,7 @@ impl Step {
         }
     }
 
-    /// Runs the emulated machine as a step, with all of its tests or only with those whose names
-    /// contain one of `only`. If the machine cannot be built or booted, the step fails.
+    /// Runs all tests, or those whose names contain one of `only`.
     pub fn emulated(name: &'static str, layout: &Layout, only: &[String]) -> Step {
         say(format_args!("{name} …"));
         let start = Instant::now();
@@ -142,10 +132,9 @@ impl Step {
 }
 
 impl Tally {
-    /// Adds the numbers of tests in one line of output: nextest's
-    /// `Summary […] 9 tests run: 9 passed, 0 skipped`, libtest's
-    /// `test result: ok. 9 passed; 0 failed; 1 ignored; …`, or pytest's
-    /// `=== 9 passed, 1 skipped in 0.10s ===`.
+    /// Adds the numbers in one line of output: nextest's `Summary […] 9 tests run: 9 passed, 0
+    /// skipped`, libtest's `test result: ok. 9 passed; 0 failed; 1 ignored; …`, or pytest's `=== 9
+    /// passed, 1 skipped in 0.10s ===`.
     fn add(&mut self, line: &str) {
         let line = without_colours(line);
         let numbers = if let Some((_, rest)) = line.split_once(" tests run: ") {
@@ -172,9 +161,8 @@ impl Tally {
     }
 }
 
-/// Returns the test that failed according to this line of output: nextest's `FAIL [ 0.01s] (1/9)
-/// BINARY TEST` (or another word for how it ended), libtest's `test TEST ... FAILED`, or pytest's
-/// `FAILED TEST - why`.
+/// Returns the test of a line such as nextest's `FAIL [ 0.01s] (1/9) BINARY TEST`, libtest's `test
+/// TEST ... FAILED`, or pytest's `FAILED TEST - why`.
 fn failed_test(line: &str) -> Option<String> {
     let line = without_colours(line);
     let words: Vec<&str> = line.split_whitespace().collect();

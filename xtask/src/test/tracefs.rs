@@ -4,19 +4,16 @@ use std::path::Path;
 
 const AT: &std::ffi::CStr = c"/sys/kernel/tracing";
 
-/// Mounts tracefs for this process and the processes that it starts, if this process is allowed to
-/// do so. The mount is in a separate namespace, so nothing changes for other processes. This
-/// function must be called before this process has other threads, because they would stay in the
-/// old namespace.
+/// The mount is in a separate namespace, so nothing changes for other processes. Call this before
+/// there are other threads, because they would stay in the old namespace.
 pub fn provide() {
     if Path::new("/sys/kernel/tracing/events").is_dir()
         || !Path::new("/sys/kernel/tracing").is_dir()
     {
         return;
     }
-    // This fails without root, and in most containers. Tests of tracepoints are then skipped and
-    // say so.
-    // SAFETY: C strings that live for ever and null pointers, as mount(2) allows.
+    // Fails without root, and in most containers. Tests of tracepoints are then skipped. SAFETY: C
+    // strings that live for ever and null pointers, as mount(2) allows.
     unsafe {
         let (none, kind) = (std::ptr::null(), c"tracefs".as_ptr());
         let _ = libc::unshare(libc::CLONE_NEWNS) == 0

@@ -1,5 +1,6 @@
-//! Checks the dependencies between rooms (crates), which crates from outside are used by rooms that
-//! run in the target (inside other people's programs), and that safe rooms forbid unsafe code.
+//! Checks the dependencies between rooms (crates) and, for rooms in the target (inside other
+//! people's programs), those on crates from outside. Also checks that safe rooms forbid unsafe
+//! code.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +28,6 @@ pub fn check(layout: &Layout, findings: &mut Findings) -> Result<()> {
     check_library(layout, findings)
 }
 
-/// Returns the folder name of a package below `crates/`.
 fn room_folder(layout: &Layout, package: &Package) -> Option<String> {
     let folder = package.manifest_path.parent()?;
     let name = folder.as_std_path().strip_prefix(layout.root.join("crates")).ok()?;
@@ -82,8 +82,7 @@ fn check_room(layout: &Layout, room: &Room, package: &Package, findings: &mut Fi
     }
 }
 
-/// Checks the whole dependency graph of the shared library, with resolved features, because all of
-/// it is loaded into other people's programs.
+/// The whole dependency graph counts, because all of it is loaded into other people's programs.
 fn check_library(layout: &Layout, findings: &mut Findings) -> Result<()> {
     let metadata: Metadata = MetadataCommand::new()
         .manifest_path(layout.root.join("artifacts/Cargo.toml"))

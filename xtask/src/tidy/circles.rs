@@ -2,15 +2,14 @@
 //! crate.
 //!
 //! Two files that use each other can only be understood together. Uses between a module and the
-//! modules inside of it, at any depth, do not count, because a module names what is inside of it.
-//! Among the remaining uses, a circle of any number of files is a finding.
+//! modules inside of it do not count, because a module names what is inside of it. Among the
+//! remaining uses, a circle of any number of files is a finding.
 //!
 //! A use is a path in the syntax tree (`use`, types, calls, and everything that looks like a path
-//! inside a macro). Each use is resolved to a file: `crate::thread::guarded` is a use of
-//! `thread.rs`, or of the file from which `thread.rs` re-exports the name. Uses in tests
-//! (`#[cfg(test)]`) do not count.
+//! inside a macro). `crate::thread::guarded` is a use of `thread.rs`, or of the file from which
+//! `thread.rs` re-exports the name. Uses in tests (`#[cfg(test)]`) do not count.
 //!
-//! In Python, a use is an import, including an import inside of a function or for types only.
+//! In Python, a use is an import, also one inside of a function or for types only.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
@@ -27,23 +26,19 @@ use crate::layout::Layout;
 /// A path of names below the root of a crate: `["tvm", "op"]` for `src/tvm/op.rs`.
 type Module = Vec<String>;
 
-/// The uses between the files of a crate.
 pub struct Uses {
-    /// Modules that have their own file, by path.
     files: BTreeMap<Module, Source>,
 }
 
 #[derive(Default)]
 struct Source {
-    /// The file, relative to the crate's `src`.
+    /// The path is relative to the crate's `src`.
     path: String,
-    /// Absolute paths of the names that the file uses. `exported` contains the absolute paths of
-    /// the names that the file re-exports, by these names.
+    /// `exported` has the paths of the names that the file re-exports, by these names.
     used: BTreeSet<Module>,
     exported: BTreeMap<String, Module>,
 }
 
-/// The folder of the Python packages.
 const PYTHON: &str = "bindings/python/src";
 
 pub fn check(layout: &Layout, findings: &mut Findings) -> Result<()> {
@@ -70,8 +65,7 @@ pub fn check(layout: &Layout, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Returns the files below a folder that have this extension: their paths relative to the folder,
-/// and their contents.
+/// Returns relative paths and contents.
 fn texts_below(folder: &Path, ending: &str) -> Result<Vec<(String, String)>> {
     let mut texts = Vec::new();
     for path in files_below(folder)? {
@@ -86,12 +80,11 @@ fn texts_below(folder: &Path, ending: &str) -> Result<Vec<(String, String)>> {
 }
 
 impl Uses {
-    /// Reads all files below a crate's `src`.
     pub fn read(source: &Path) -> Result<Self> {
         Self::of(&texts_below(source, "rs")?)
     }
 
-    /// Parses `texts`, which are paths relative to `src` with the files' contents.
+    /// `texts` are paths relative to `src` with the files' contents.
     fn of(texts: &[(String, String)]) -> Result<Self> {
         let mut files = BTreeMap::new();
         let mut tests = BTreeSet::new();
@@ -112,7 +105,6 @@ impl Uses {
         Ok(Self { files })
     }
 
-    /// Reads the imports of Python files.
     fn of_python(texts: &[(String, String)]) -> Self {
         let files = texts.iter().map(|(path, text)| {
             let module = path.strip_suffix(".py").unwrap_or(path);
@@ -138,11 +130,10 @@ impl Uses {
         used.filter(|other| !other.starts_with(module) && !module.starts_with(other)).collect()
     }
 
-    /// Returns the file that defines the name at an absolute path, following re-exports.
+    /// Follows re-exports to the file that defines a name.
     fn file_of(&self, path: &Module) -> Option<&Module> {
         let mut path = path.clone();
-        // A re-export may lead to another re-export. After eight levels, the re-exports probably
-        // form a circle.
+        // After eight re-exports, they probably form a circle.
         for _ in 0..8 {
             let at = (0..=path.len()).rev().find(|&n| self.files.contains_key(&path[..n]))?;
             let (file, source) = self.files.get_key_value(&path[..at])?;
@@ -157,8 +148,7 @@ impl Uses {
         None
     }
 
-    /// Returns one of the shortest circles through each file that is part of a circle, without
-    /// duplicates.
+    /// Returns one of the shortest circles through each file, without duplicates.
     pub fn circles(&self) -> Vec<Vec<String>> {
         let graph: BTreeMap<&Module, BTreeSet<&Module>> =
             self.files.keys().map(|module| (module, self.used_by(module))).collect();
@@ -197,7 +187,7 @@ impl Uses {
     }
 }
 
-/// Returns the absolute names that a Python text imports, in a module of the package `around`.
+/// Returns the absolute names that a module of the package `around` imports.
 fn imports(text: &str, around: &[String]) -> BTreeSet<Module> {
     let split = |name: &str| name.split('.').map(String::from).collect::<Module>();
     let mut used = BTreeSet::new();
@@ -253,8 +243,7 @@ fn shortest_circle<'a>(
     None
 }
 
-/// Returns the path of a file's module: `a/b.rs` and `a/b/mod.rs` are `["a", "b"]`; `lib.rs` and
-/// `main.rs` are the root.
+/// `a/b.rs` and `a/b/mod.rs` are `["a", "b"]`; `lib.rs` and `main.rs` are the root.
 fn module_of(path: &str) -> Module {
     let path = path.strip_suffix(".rs").unwrap_or(path);
     let path = path.strip_suffix("/mod").unwrap_or(path);
@@ -264,10 +253,9 @@ fn module_of(path: &str) -> Module {
     path.split('/').map(String::from).collect()
 }
 
-/// Collects the uses and re-exports of one file.
 struct Reader<'a> {
     modules: &'a BTreeSet<Module>,
-    /// The module that is being read: the file's module, or an inline module in the file.
+    /// The file's module, or an inline module in the file.
     here: Module,
     source: Source,
     /// Modules that are only compiled for tests.
@@ -275,7 +263,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Returns the absolute path of a name, if the name belongs to this crate.
+    /// Returns the absolute path of a name of this crate.
     fn absolute(&self, path: &[String]) -> Option<Module> {
         let mut rest = path;
         let mut absolute = match path.first()?.as_str() {
@@ -325,8 +313,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds a use or a re-export. A re-export does not count as a use: a file that uses the
-    /// re-exported name uses the file that defines it.
+    /// A re-export does not count as a use: a file that uses the name uses the file that defines
+    /// it.
     fn leaf(&mut self, path: &[String], exported: Option<String>) {
         match (self.absolute(path), exported) {
             (Some(path), Some(name)) => drop(self.source.exported.insert(name, path)),
@@ -335,7 +323,6 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds a use for everything inside a macro that looks like a path.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
@@ -367,7 +354,6 @@ impl Reader<'_> {
     }
 }
 
-/// Returns whether an item is only compiled for tests.
 fn for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")

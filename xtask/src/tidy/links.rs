@@ -25,7 +25,7 @@ pub fn check(layout: &Layout, files: &[PathBuf], findings: &mut Findings) -> Res
     Ok(())
 }
 
-/// Returns line numbers and targets of `[text](target)` outside of code, without fragments.
+/// Returns line numbers and targets outside of code, without fragments.
 fn relative_links(text: &str) -> Vec<(usize, &str)> {
     let mut links = Vec::new();
     let mut in_code = false;
@@ -36,7 +36,7 @@ fn relative_links(text: &str) -> Vec<(usize, &str)> {
         if in_code {
             continue;
         }
-        // The text between two backticks is code, which is every second piece.
+        // Every second piece is between two backticks.
         for piece in line.split('`').step_by(2) {
             for (at, _) in piece.match_indices("](") {
                 let rest = &piece[at + 2..];

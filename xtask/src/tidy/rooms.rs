@@ -1,5 +1,5 @@
-//! Checks that the table of rooms in ARCHITECTURE.md agrees with [`ROOMS`], that every room is a
-//! crate below `crates/`, and that the files that the page names exist.
+//! Checks that the table of rooms in ARCHITECTURE.md agrees with [`ROOMS`], and that the files that
+//! the page names exist.
 
 use std::path::{Path, PathBuf};
 
@@ -33,8 +33,7 @@ pub fn check(layout: &Layout, files: &[PathBuf], findings: &mut Findings) -> Res
     Ok(())
 }
 
-/// Returns the differences between the page's table and the rules: missing or extra rows, and
-/// different lists of crates that a crate may use.
+/// Returns the differences between the page's table and the rules.
 fn compare(page: &str, rooms: &[Room]) -> Vec<String> {
     let table = table(page);
     let mut found = Vec::new();
@@ -66,8 +65,8 @@ fn compare(page: &str, rooms: &[Room]) -> Vec<String> {
     found
 }
 
-/// Returns the first and the last cell of each row of the table below the heading: the crate, and
-/// the crates that it may use. Names are in backticks.
+/// Returns the first and the last cell of each row below the heading: the crate, and the crates
+/// that it may use.
 fn table(page: &str) -> Vec<(&str, Vec<&str>)> {
     let section = page.lines().skip_while(|line| line.trim() != HEADING).skip(1);
     let section = section.take_while(|line| !line.starts_with("## "));
@@ -80,7 +79,6 @@ fn table(page: &str) -> Vec<(&str, Vec<&str>)> {
     .collect()
 }
 
-/// Returns the source files that the page names.
 fn named_files(page: &str) -> impl Iterator<Item = &str> {
     let is_path = |name: &&str| name.chars().all(|c| c.is_alphanumeric() || "_-./…".contains(c));
     let is_source = |name: &&str| {
@@ -91,9 +89,8 @@ fn named_files(page: &str) -> impl Iterator<Item = &str> {
     page.lines().flat_map(names).filter(is_path).filter(is_source)
 }
 
-/// Returns whether a file can be what the page means by a name. The page leaves out folders:
-/// `cli/run.rs` is `crates/cli/src/run.rs`. So the folders that are named must be among those of the
-/// file, in the same order.
+/// The page leaves out folders: `cli/run.rs` is `crates/cli/src/run.rs`. So the folders that are
+/// named must be among those of the file, in the same order.
 fn is_named(file: &Path, name: &str) -> bool {
     let mut of_file = file.iter().rev();
     let mut wanted = name.split('/').rev().filter(|part| !part.is_empty() && *part != "…");
@@ -101,7 +98,6 @@ fn is_named(file: &Path, name: &str) -> bool {
         && wanted.all(|part| of_file.any(|own| own == part))
 }
 
-/// Returns the texts between backticks.
 fn names(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }

@@ -1,11 +1,10 @@
 //! The rules as data. If you change a rule, give the reason in the commit message.
 
-/// A room: a crate below `crates/`. The table of rooms in ARCHITECTURE.md has a row for each.
+/// A room: a crate below `crates/`, with a row in ARCHITECTURE.md.
 pub struct Room {
-    /// The folder below `crates/`, and the name of the library.
+    /// The folder, and the name of the library.
     pub name: &'static str,
-    /// The rooms that the crate's normal and build dependencies may include. Development
-    /// dependencies are not restricted.
+    /// Normal and build dependencies among the rooms. Development dependencies are not restricted.
     pub may_use: &'static [&'static str],
     /// Whether the crate runs inside other people's programs. Its only dependency from outside is
     /// then `libc`.
@@ -25,8 +24,7 @@ pub const ROOMS: &[Room] = &[
         in_target: true,
         safe: false,
     },
-    // The plugin crate is linked with nothing else of ours, because its users build it into their
-    // own shared objects.
+    // Users build this crate into their own shared objects.
     Room { name: "plugin", may_use: &["abi"], in_target: true, safe: false },
     Room { name: "plugin-host", may_use: &["abi"], in_target: true, safe: false },
     Room { name: "looprt", may_use: &["abi"], in_target: true, safe: false },
@@ -37,8 +35,7 @@ pub const ROOMS: &[Room] = &[
         in_target: false,
         safe: false,
     },
-    // measure may use abi, because it registers a user's collector with the recorder in the same
-    // process.
+    // `measure` registers a user's collector with the recorder in the same process.
     Room {
         name: "measure",
         may_use: &["names", "machine", "counters", "abi", "model"],
@@ -48,7 +45,7 @@ pub const ROOMS: &[Room] = &[
     Room { name: "profile", may_use: &["record", "model"], in_target: false, safe: false },
     Room { name: "trace", may_use: &["profile", "model"], in_target: false, safe: true },
     Room { name: "ir", may_use: &["abi"], in_target: false, safe: true },
-    // The code crate uses the loop finder of `ir`.
+    // The loop finder of `ir`.
     Room { name: "code", may_use: &["ir", "abi"], in_target: false, safe: true },
     Room { name: "analysis", may_use: &["profile", "ir", "model"], in_target: false, safe: true },
     Room {
@@ -57,8 +54,8 @@ pub const ROOMS: &[Room] = &[
         in_target: false,
         safe: true,
     },
-    // cli may not use agent, because its state exists only in libcounterpoint.so. It may not use
-    // measure, either, because measure is for users' programs.
+    // The agent's state exists only in libcounterpoint.so, and measure is for users' programs, so
+    // cli may use neither.
     Room {
         name: "cli",
         may_use: &[
@@ -79,7 +76,7 @@ pub const ROOMS: &[Room] = &[
         in_target: false,
         safe: false,
     },
-    // testkit is a development dependency, so no other row lists it.
+    // A development dependency, so no other row lists it.
     Room {
         name: "testkit",
         may_use: &["model", "abi", "counters", "record", "profile"],
@@ -88,12 +85,11 @@ pub const ROOMS: &[Room] = &[
     },
 ];
 
-/// The layers of a crate: its modules, the lowest layer first. A module may use only modules of its
-/// own layer and of lower layers.
+/// The lowest layer comes first. A module may use only modules of its own layer and of lower
+/// layers.
 pub struct Layers {
-    /// The folder, relative to the root.
     pub folder: &'static str,
-    /// The name of each layer, and its modules, given by the first part of their path.
+    /// The modules are given by the first part of their path.
     pub layers: &'static [(&'static str, &'static [&'static str])],
 }
 
@@ -109,30 +105,26 @@ pub const LAYERS: &[Layers] = &[Layers {
     ],
 }];
 
-/// The crates from outside of the workspace that rooms in the target may use.
 pub const IN_TARGET_OUTSIDE: &[&str] = &["libc"];
 
-/// Libraries that the built files may need. All of them are part of glibc.
+/// All of them are part of glibc.
 pub const NEEDED: &[&str] =
     &["libc.so.6", "libdl.so.2", "libpthread.so.0", "libm.so.6", "librt.so.1"];
 
-/// The dynamic loader's name is different on each architecture.
+/// The name continues differently on each architecture.
 pub const NEEDED_PREFIX: &str = "ld-linux";
 
-/// A source file with more lines than this must explain its length in its first 80 lines.
-/// [`LONG_FILE_REASON`] begins the explanation.
+/// A source file with more lines must explain its length in its first 80 lines.
 pub const LONGEST_FILE: usize = 600;
 pub const LONG_FILE_REASON: &str = "above 600 lines:";
 
-/// Extensions of files that people write and read line by line.
 pub const SOURCE_ENDINGS: &[&str] =
     &["rs", "py", "c", "h", "cc", "cpp", "hpp", "sh", "toml", "md", "yml", "yaml"];
 
-/// Beginnings of the paths of inputs and recorded outputs, whose length and words are not checked.
+/// Inputs and recorded outputs, whose length and words are not checked.
 pub const NOT_OURS: &[&str] = &["fixtures/", "benches/runs/", "Cargo.lock", "LICENSE-"];
 
-/// Words that mark unfinished work. They are written in two pieces, because otherwise this file
-/// would be a finding.
+/// Written in two pieces, because otherwise this file would be a finding.
 pub const UNFINISHED: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -140,22 +132,20 @@ pub const UNFINISHED: &[&str] = &[
     concat!("unimple", "mented!"),
 ];
 
-/// Texts by which a hand-written error type is recognised. Rooms that do not run in the target must
-/// derive errors with `thiserror`.
+/// Rooms that do not run in the target must derive errors with `thiserror`.
 pub const OWN_ERROR: &[&str] = &["impl std::error::Error for", "impl Error for"];
 
-/// Prefixes of absolute paths that exist only on one machine.
 pub const MACHINE_PATHS: &[&str] =
     &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
 
-/// The number of bytes of the program's stack that an entry point of the library may use, including
+/// The bytes of the program's stack that an entry point of the library may use, including
 /// everything that it calls.
 pub const STACK_BYTES: u64 = 1024;
 
-/// Functions of glibc that may be called on the program's stack, each with the largest number of
-/// bytes of stack that it uses. The numbers for `malloc` and related functions were measured with
-/// glibc 2.36 on a stack that was filled with a pattern, with all symbols bound at start. The other
-/// functions are leaves or make one system call; their numbers are generous.
+/// The largest number of bytes of stack that a function of glibc uses. The numbers for `malloc` and
+/// related functions were measured with glibc 2.36 on a stack that was filled with a pattern, with
+/// all symbols bound at start. The other functions are leaves or make one system call; their
+/// numbers are generous.
 pub const OUTSIDE: &[(&str, u64)] = &[
     ("__errno_location", 0),
     ("__tls_get_addr", 64),
@@ -189,8 +179,8 @@ pub const OUTSIDE: &[(&str, u64)] = &[
     ("syscall", 16),
 ];
 
-/// Parts of the names of functions that are only called if something in the library is broken. They
-/// end in a panic, which is caught and switches the agent off.
+/// Functions that are only called if something in the library is broken. They end in a panic, which
+/// is caught and switches the agent off.
 pub const LEAVES_BY_PANIC: &[&str] = &[
     "core9panicking",
     "core::panicking",
@@ -203,30 +193,30 @@ pub const LEAVES_BY_PANIC: &[&str] = &[
     "panics::caught",
 ];
 
-/// Parts of the names of functions whose address is taken, but which are no entry points, because
-/// they only run on the library's own stack, or for the reason that a comment gives.
+/// Functions whose address is taken, but which are no entry points: they run on the library's own
+/// stack, or a comment gives the reason.
 pub const RUNS_APART: &[&str] = &[
     "own_stack::runner",
-    // Functions of `Adapter` and `RunSource`, for the constructor, for attaching, for the beginning
-    // of a session, and for loading.
+    // Functions of `Adapter` and `RunSource`, for the constructor, attaching, the beginning of a
+    // session, and loading.
     "::rehearse",
     "loops::register::constructed",
     "loops::session_began",
     "iree::loaded::register",
     "hook_variables::",
     "core::ops::function::FnOnce::call_once",
-    // Functions of the standard library. Only our own code calls them: directly, on a thread of its
-    // own, or if something is broken.
+    // The standard library. Only our own code calls it: directly, on a thread of its own, or if
+    // something is broken.
     "_R",
     "std::sync::once::",
     "__rust_",
     "rust_eh_personality",
-    // The release's own unwinder, which runs only if something is broken.
+    // The release's own unwinder runs only if something is broken.
     "libunwind::",
     "_Unwind_",
     "core::fmt::",
     "std::io::",
-    // Functions of the compiler, which run when the library is loaded and unloaded.
+    // Functions of the compiler, for loading and unloading.
     "__do_global_dtors_aux",
     "frame_dummy",
 ];

@@ -42,8 +42,7 @@ pub fn check(layout: &Layout, files: &[PathBuf], findings: &mut Findings) -> Res
     Ok(())
 }
 
-/// Returns whether this file is in the `src` of a room that does not run inside other people's
-/// programs.
+/// Whether the file is in the `src` of a room that does not run in other people's programs.
 fn is_host_side(file: &Path) -> bool {
     ROOMS
         .iter()
@@ -52,7 +51,7 @@ fn is_host_side(file: &Path) -> bool {
 
 fn is_source(file: &Path) -> bool {
     let ending = file.extension().map(|ending| ending.to_string_lossy().into_owned());
-    // Scripts without an extension (`.ci/run`) are also source files.
+    // A script may have no extension.
     ending.is_none_or(|ending| SOURCE_ENDINGS.contains(&ending.as_str()))
 }
 
@@ -67,7 +66,7 @@ fn check_length(file: &Path, text: &str, findings: &mut Findings) {
     }
 }
 
-/// Checks that a Rust file says at its top what it is for. `cargo xtask files` searches there.
+/// `cargo xtask files` searches in the header.
 fn check_header(file: &Path, text: &str, findings: &mut Findings) {
     if file.extension().is_some_and(|ending| ending == "rs") && header(file, text).is_none() {
         findings.add(file.display(), "no comment at the top says what the file is for");
@@ -87,8 +86,7 @@ fn find_words(file: &Path, text: &str, words: &[&str], what: &str, findings: &mu
     }
 }
 
-/// Returns whether `line` contains `start` at a position where a path can begin, that is, not
-/// inside a longer path or a URL.
+/// Returns whether `start` begins a path in `line`, and is not inside a longer path or a URL.
 fn has_absolute(line: &str, start: &str) -> bool {
     line.match_indices(start).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -1,12 +1,11 @@
-//! Checks how much of the program's stack the built library uses. Every function that the program,
-//! or a library of the program, can call may use at most [`STACK_BYTES`].
+//! Checks how much of the program's stack the built library uses. A function that the program, or a
+//! library of the program, can call may use at most [`STACK_BYTES`].
 //!
-//! Such entry points are the exported functions, constructors and destructors, and every function
-//! whose address is taken, because the program may have got this address (tables of functions,
-//! callbacks, handlers of `atexit`, destructors of threads). The check does not follow calls
-//! through pointers. Such a call reaches the program's own code, or a function whose address is
-//! taken, which is an entry point itself. In the second case, the frames of both functions are on
-//! the stack, and the check does not add them up.
+//! Such entry points are the exported functions, constructors and destructors, and functions whose
+//! address is taken, because the program may have got this address (tables of functions, callbacks,
+//! handlers of `atexit`, destructors of threads). The check does not follow calls through pointers.
+//! Such a call reaches the program's own code, or an entry point. In the second case, the frames of
+//! both functions are on the stack, and the check does not add them up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -28,10 +27,9 @@ struct Depth {
 struct Walk<'a> {
     library: &'a Library,
     known: BTreeMap<u64, Depth>,
-    /// The functions on the way from the entry point to the function that is being checked.
+    /// The functions from the entry point to the one that is being checked.
     path: Vec<u64>,
     findings: Vec<String>,
-    /// The functions of [`STACK_EXCEPTIONS`] that were found.
     excepted: BTreeSet<u64>,
 }
 
@@ -73,7 +71,7 @@ impl Walk<'_> {
         let mut deepest = here(function.frame);
         for call in &function.calls {
             let mut below = match &call.callee {
-                // A function of [`STACK_EXCEPTIONS`] is checked as an entry point of its own.
+                // The callee is checked as an entry point of its own.
                 Callee::Inside(to) if self.exception(*to).is_some() => {
                     self.excepted.insert(*to);
                     continue;
@@ -104,7 +102,6 @@ impl Walk<'_> {
     }
 }
 
-/// Adds a finding for each entry point that uses too much stack.
 pub fn check(shown: &str, path: &Path, findings: &mut Findings) -> Result<()> {
     let library = Library::read(path)?;
     let mut walk = Walk {

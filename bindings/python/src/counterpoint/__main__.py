@@ -1,5 +1,4 @@
-"""Runs the program `counterpoint`. `python -m counterpoint` and the installed command `counterpoint` use this
-module."""
+"""Runs the program `counterpoint`, also for the installed command of that name."""
 
 from __future__ import annotations
 

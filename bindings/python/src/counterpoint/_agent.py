@@ -45,14 +45,13 @@ class _DlInfo(ctypes.Structure):
 
 
 def agent() -> tuple[Table, str]:
-    """Returns the table of the agent, and the path of the library that contains it. Loads the library if the
-    process has no agent yet."""
+    """Returns the agent's table, and the path of its library, which is loaded if necessary."""
     try:
         found = ctypes.c_char.in_dll(ctypes.CDLL(None), "counterpoint_agent")
     except ValueError:
         path = library()
         try:
-            # With RTLD_GLOBAL, a second copy of the library finds the first one. The library is never
+            # With RTLD_GLOBAL, a second copy of the library finds the first one. The library is not
             # unloaded, because threads may be running its code.
             handle = ctypes.CDLL(path, mode=os.RTLD_GLOBAL | os.RTLD_NOW | _RTLD_NODELETE)
             found = ctypes.c_char.in_dll(handle, "counterpoint_agent")
@@ -83,14 +82,13 @@ def file_of(address: int) -> Optional[str]:
 
 
 class Recorder:
-    """Calls the agent of this process. Contains only the functions that the packages for TVM and PyTorch
-    share."""
+    """Calls the agent of this process, for TVM and for PyTorch."""
 
     def __init__(self) -> None:
         self._table, self.path = agent()
 
     def session_begin(self, run_file: str) -> int:
-        """Begins a session. Returns one of the results of session_begin that are defined above."""
+        """Begins a session. Returns one of the results above."""
         return int(self._table.session_begin(os.fsencode(run_file)))
 
     def session_end(self) -> None:
@@ -98,7 +96,7 @@ class Recorder:
         self._table.session_end()
 
     def ticks(self) -> int:
-        """Returns the current time on the clock that records use, or 0 if nothing is being recorded."""
+        """Returns the time on the clock of records, or 0 if nothing is being recorded."""
         return int(self._table.ticks())
 
     def profile(self) -> Optional[str]:
@@ -117,5 +115,5 @@ class Recorder:
 
 @functools.lru_cache(maxsize=1)
 def recorder() -> Recorder:
-    """Returns the agent. If there is none, raises an error that says why."""
+    """Returns the agent, or raises an error that says why there is none."""
     return Recorder()

@@ -22,7 +22,7 @@ def described(value: object) -> str:
 
 
 def names_of(names: object, what: str) -> list[str]:
-    """Returns the names of counters from a list, or from a single text (which may contain commas)."""
+    """Returns the names of counters from a list, or from a text, which may contain commas."""
     if isinstance(names, str):
         names = [names]
     if isinstance(names, (bytes, Mapping)) or not isinstance(names, Iterable):
@@ -37,7 +37,7 @@ def names_of(names: object, what: str) -> list[str]:
 
 
 def part_of(budget: Union[str, float, None]) -> Optional[float]:
-    """Returns `budget` as a fraction of the time. `"2%"` and 0.02 are the same."""
+    """Returns `budget` as a fraction: `"2%"` and 0.02 are the same."""
     if budget is None:
         return None
     value = -1.0
@@ -46,7 +46,7 @@ def part_of(budget: Union[str, float, None]) -> Optional[float]:
             value = float(budget[:-1]) / 100
     elif isinstance(budget, (int, float)) and not isinstance(budget, bool):
         value = float(budget)
-    # The number 1 is refused, because the user may mean 1 %.
+    # 1 is refused, because the user may mean 1 %.
     if not 0 <= value <= 1 or (value == 1 and not isinstance(budget, str)):
         raise ArgumentError(
             'budget= must be a percentage such as "2%" or a part of the time such as 0.02, not'

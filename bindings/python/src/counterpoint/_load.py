@@ -30,8 +30,8 @@ _WIDTH = "120"
 
 
 class Table:
-    """A table of a profile. The table is read when it is first needed, and then kept in memory. A value that
-    is not known is null (`pandas.NA`), never 0."""
+    """A table of a profile, which is read when it is first needed. A value that is not known is
+    null (`pandas.NA`), not 0."""
 
     def __init__(self, name: str, read: Callable[[], pyarrow.Table]) -> None:
         self._name = name
@@ -141,7 +141,8 @@ class LoadedProfile:
         with tempfile.TemporaryDirectory(prefix="counterpoint-load-") as folder:
             file = os.path.join(folder, "rows.parquet")
             run(["export", self.path, "--format", "parquet", "--what", what, "-o", file])
-            # The file is read and not mapped into memory, because it is removed when this function returns.
+            # The file is not mapped into memory, because the file is removed when this function
+            # returns.
             return pyarrow.parquet.read_table(file, memory_map=False)
 
 
@@ -151,7 +152,7 @@ def load(profile: Union[str, os.PathLike[str]]) -> LoadedProfile:
     if not os.path.isdir(path):
         raise ReportError(f"{path} is not a directory with a profile")
     loaded = LoadedProfile(path)
-    # Make the report now, so that a directory that is no profile raises an error at once.
+    # A directory that is no profile raises an error at once.
     if not os.path.isfile(os.path.join(path, "manifest.json")):
         loaded.document  # noqa: B018
     return loaded
@@ -166,7 +167,7 @@ def _arrow() -> Any:
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts a row of the report to a flat row, in which each column has a single value."""
+    """Converts a row of the report to single values."""
     out: dict[str, Any] = {}
     for name, value in row.items():
         if name == "intervals":
@@ -190,8 +191,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add_sampled(out: dict[str, Any], row: Mapping[str, Any], sampled: Mapping[str, Any]) -> None:
-    """Adds the columns of a run with a budget: the number of timed calls, and the ends of the intervals of
-    estimates."""
+    """Adds the columns of a run with a budget."""
     for name in ("timed_calls", "counted_calls", "effective_calls"):
         out[name] = sampled.get(name)
     estimated = {"calls": sampled.get("estimated_calls")}
@@ -199,14 +199,14 @@ def _add_sampled(out: dict[str, Any], row: Mapping[str, Any], sampled: Mapping[s
     estimated |= {c["name"]: c["sampled"] and c["sampled"]["total"] for c in row["counters"] if "sampled" in c}
     for name, of in estimated.items():
         exact = out.get(name) if name == "calls" else None
-        # If the time that the recorder added is not known exactly, the row already has a wider interval,
-        # which is kept.
+        # If the time that the recorder added is not known exactly, the row already has a wider
+        # interval.
         out.setdefault(f"{name}_low", of["low"] if of else exact)
         out.setdefault(f"{name}_high", of["high"] if of else exact)
 
 
 def _table(rows: list[dict[str, Any]]) -> pyarrow.Table:
-    """Returns rows as a table. If a column has both integers and floats, all of its values become floats."""
+    """If a column has both integers and floats, all of its values become floats."""
     arrow = _arrow()
     columns: dict[str, list[Any]] = {}
     for row in rows:
@@ -252,7 +252,7 @@ def _activities(profile: Path) -> pyarrow.Table:
 
 
 def _stream(path: Path) -> Optional[pyarrow.Table]:
-    """Returns the complete batches of a stream. The stream ends early if the recording was killed."""
+    """Returns the complete batches of a stream. It ends early if the recording was killed."""
     import pyarrow.ipc
 
     try:

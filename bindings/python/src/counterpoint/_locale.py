@@ -1,5 +1,5 @@
-"""Writes numbers in the format of the user's locale. This module does not call `setlocale`, because that
-would change the locale of the whole process."""
+"""Writes numbers in the format of the user's locale. `setlocale` would change the locale of the
+whole process."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import functools
 from dataclasses import dataclass
 
 _LC_NUMERIC_MASK = 1 << 1
-# Values of nl_item in glibc: category 1 (LC_NUMERIC), index 0 to 2.
+# nl_item of glibc: category 1 (LC_NUMERIC), index 0 to 2.
 _RADIXCHAR, _THOUSEP, _GROUPING = 0x10000, 0x10001, 0x10002
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """A format for numbers. `groups` contains the sizes of groups of digits, from right to left. The last
-    size is repeated."""
+    """`groups` has the sizes of groups of digits, from right to left. The last one is repeated."""
 
     point: str = "."
     separator: str = ""
@@ -57,8 +56,7 @@ PLAIN = Numbers()
 
 @functools.lru_cache(maxsize=1)
 def of_user() -> Numbers:
-    """Returns the format that LC_ALL, LC_NUMERIC or LANG choose, or the plain format if theirs is not
-    known."""
+    """Returns the format of LC_ALL, LC_NUMERIC or LANG, or the plain format if it is not known."""
     try:
         libc = ctypes.CDLL(None)
         libc.newlocale.restype = ctypes.c_void_p
@@ -79,7 +77,7 @@ def of_user() -> Numbers:
     finally:
         libc.freelocale(locale)
     try:
-        # In glibc, a group size of 127 means that no further groups follow.
+        # In glibc, 127 means that no further groups follow.
         groups = tuple(size for size in grouping if 0 < size < 127)
         return Numbers(point.decode() or ".", separator.decode(), groups)
     except UnicodeDecodeError:

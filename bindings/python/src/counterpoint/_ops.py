@@ -8,9 +8,9 @@ The rows of a report add up to the wall time of its runs:
 | `(between ops)` | gaps between the first op and the last of a run |
 | `(entry function)` | before the first op and after the last |
 
-Counters of the last two rows are only known together. Their sum is in the row `(entry function)`. This sum
-also includes the counts of bookkeeping ops, because their own counters are only read if the user asked for
-this. (The counts of a bookkeeping op inside another op are in the row of that op.)
+Counters of the last two rows are only known together. Their sum is in the row `(entry function)`.
+It also includes the counts of bookkeeping ops, because their own counters are only read if the user
+asked for this. (The counts of a bookkeeping op inside another op are in the row of that op.)
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def report(
     longest = max((_us(row) for row in totals.values()), default=0.0)
     for row in rows:
         share = _us(row) / longest * 100 if longest else 0.0
-        # The rows already have this column, so that it is at the right position in the table.
+        # The rows already have this column, so that it is at the right position.
         row["Percent"] = Percent(share)
     probe = document.get("probe") or {}
     settings = dict(configuration)
@@ -82,7 +82,7 @@ def report(
 
 
 class Columns:
-    """The columns of a report, and the functions that fill them."""
+    """The columns of a report."""
 
     def __init__(self, document: Mapping[str, Any], ops: list[Any]) -> None:
         self.counters = [(c["name"], c.get("unit", "count")) for c in document["counters"]]
@@ -94,19 +94,18 @@ class Columns:
         self.workers = any(_has_workers(op) for op in ops)
 
     def op(self, op: Mapping[str, Any]) -> Row:
-        """Returns the row of one call."""
         row = _row(op["name"], _self_ns(op), op["device"] or HOST, op["arguments"])
         if "weight" in op:
             row["Weight"] = Count(op["weight"])
         if self.nests:
             row["Total Duration (us)"] = Duration(op["duration_ns"] / _MICROSECOND)
         if self.launches:
-            # The duration is measured on the host. For a launch, it says nothing about the device.
+            # For a launch, the duration says nothing about the device.
             row["Timing"] = Text("launch" if op["asynchronous"] else "call")
         timed_only = _timed_only(op)
         for name, unit in self.counters:
             if timed_only and (op["run"] is not None or op["parent"] is not None):
-                continue  # Another row has this counter, such as that of the time between ops.
+                continue  # For example, the row of the time between ops.
             own = op["counters"] if op["self_counters"] is None else op["self_counters"]
             caller, workers = own.get(name), 0
             if op["workers"]:
@@ -127,7 +126,7 @@ class Columns:
         return row
 
     def folded(self, ops: Iterable[Mapping[str, Any]]) -> list[Row]:
-        """Returns one row for each device. The row contains all bookkeeping calls of the device."""
+        """Returns one row for each device, with all of its bookkeeping calls."""
         devices: dict[str, Row] = {}
         for op in ops:
             row = self.op(op)
@@ -139,8 +138,7 @@ class Columns:
         return list(devices.values())
 
     def around(self, run: Mapping[str, Any]) -> list[Row]:
-        """Returns the rows for the parts of a run outside of its ops. Returns no rows if their time is not
-        known."""
+        """Returns the rows for a run outside of its ops, if their time is known."""
         if run["own_ns"] is None:
             return []
         between = _row("(between ops)", run["between_ops_ns"], HOST, "")
@@ -153,8 +151,8 @@ class Columns:
         return [between, own]
 
     def totals(self, runs: list[Any], ops: list[Any]) -> dict[str, Row]:
-        """Returns the row of totals for each device. The total of the host is the wall time of runs, and of
-        ops outside of runs. The total of any other device is the time of its ops."""
+        """Returns the totals for each device. The host's total is the wall time of runs, and of ops
+        outside of runs. The total of another device is the time of its ops."""
         outer = [run for run in runs if run["parent"] is None]
         loose = [op for op in ops if op["run"] is None and op["parent"] is None]
         wall = sum(item["duration_ns"] for item in [*outer, *loose])
@@ -166,8 +164,8 @@ class Columns:
             "Count": Count(len(outer) or len(loose)),
         }
         if sampled:
-            # Only some of the ops outside of runs were timed, and only some counts of pool threads are known.
-            # All runs were timed, unless their machine was not observed all the time.
+            # Only some of the ops outside of runs were timed, and only some counts of pool threads
+            # are known. Runs were timed, unless their machine was not observed all the time.
             if loose or any(run["weight"] > 1 or run["skipped"] for run in runs):
                 host["Duration (us)"] = host["Count"] = None
             host.update({name: None for name, _ in self.counters})
@@ -195,13 +193,11 @@ def is_sampled(calls: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def _timed_only(op: Mapping[str, Any]) -> bool:
-    """Returns whether an op is a bookkeeping op for which no counters were read."""
     return bool(op["bookkeeping"]) and all(value is None for value in op["counters"].values())
 
 
 def _self_ns(op: Mapping[str, Any]) -> float:
-    """Returns the self time of a call. In a run with a budget, calls inside of it may not have been timed, so
-    its self time is not known; then returns its duration."""
+    """Returns the self time, or the duration if calls inside may not have been timed."""
     return float(op["duration_ns"] if op["self_ns"] is None else op["self_ns"])
 
 
@@ -217,7 +213,7 @@ def _row(name: str, ns: float, device: str, arguments: str) -> Row:
 
 
 def _added(sum_: Row, row: Row) -> Row:
-    """Adds the counts and durations of two rows. If one of two values is missing, the sum is missing."""
+    """If one of two values is missing, the sum is missing."""
     result = dict(sum_)
     for name, value in row.items():
         there = sum_.get(name)
@@ -235,8 +231,7 @@ def _added(sum_: Row, row: Row) -> Row:
 
 
 def counter(value: Optional[float], unit: str) -> Optional[Metric]:
-    """Converts a counter's value to a metric. A time in ns becomes a `Duration`, like all times in a
-    report."""
+    """Converts a counter's value. A time in ns becomes a `Duration`, like all times in a report."""
     if value is None:
         return None
     if unit == "ns":
@@ -249,8 +244,8 @@ def _bytes(op: Mapping[str, Any]) -> int:
 
 
 def _workers(run: Mapping[str, Any]) -> dict[str, Optional[float]]:
-    """Returns the counts of tasks that other threads ran for a run's parallel launches outside of any op.
-    With exec_mode="compiled", all launches are outside of ops."""
+    """The counts of other threads for a run's parallel launches outside of any op. With
+    exec_mode="compiled", all launches are outside of ops."""
     sums: dict[str, Optional[float]] = {}
     for region in run.get("regions", ()):
         for task in region["tasks"]:
@@ -284,7 +279,7 @@ def _notes(runs: list[Any], ops: list[Any]) -> list[str]:
         which = f": {', '.join(threw)} threw" if threw else ""
         notes.append(f"{len(failed)} of {len(runs)} runs ended with an error{which}")
     loose = sum(1 for op in ops if op["run"] is None)
-    # With a budget, an op may seem to be outside of any run, because its run was only counted.
+    # With a budget, the run of an op may only have been counted.
     if loose and not sampled:
         notes.append(
             f"{loose} op calls were outside of any run: their function was taken from the virtual"

@@ -1,7 +1,7 @@
 """Shows a profile in a notebook: puts the page that `counterpoint report --html` writes into a frame.
 
-The frame is a sandbox without the notebook's origin. So the page's own script can run, but it has no access
-to the notebook or its cookies. The page requests nothing from the network.
+The frame is a sandbox without the notebook's origin. So the page's own script can run, but has no
+access to the notebook or its cookies. The page requests nothing from the network.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from counterpoint._program import run
 from counterpoint.errors import CounterpointError
 
 MOST = 8_000_000
-"""A longer page, in characters, is not put into the notebook, which keeps all outputs in one file."""
+"""The longest page in characters. A notebook keeps all outputs in one file."""
 
 _HEIGHT = "min(85vh, 60em)"
 
 _large: list[Any] = []
-"""Directories of pages that are only linked. They are removed when the process ends."""
+"""Directories of pages that are only linked, until the process ends."""
 
 
 def text(words: str) -> str:
@@ -29,8 +29,7 @@ def text(words: str) -> str:
 
 
 def frame(profile: str) -> str:
-    """Returns HTML that shows the page of a profile in a frame, or a link to the page if the page is too
-    long."""
+    """Returns HTML with the page in a frame, or with a link if the page is too long."""
     folder = tempfile.TemporaryDirectory(prefix="counterpoint-page-")
     path = os.path.join(folder.name, "report.html")
     try:

@@ -1,14 +1,14 @@
 """Makes temporary directories for profiles without an `output=`.
 
-These directories are in the directory for temporary files, and each is removed together with its profile. A
-process that is killed, or that ends by `os._exit` as forked children do, cannot remove its directories. So
-processes also remove the directories of processes that have ended: when they make their first directory, and
-when they end. To make this possible, a directory's name says to which process it belongs:
+These directories are in the directory for temporary files, and each is removed together with its
+profile. A process that is killed, or that ends by `os._exit` as forked children do, cannot remove
+its directories. So processes also remove the directories of processes that have ended: when they
+make their first directory, and when they end. A directory's name says to which process it belongs:
 
     counterpoint-<machine>-<process id>-<start of the process>-<random>
 
-<machine> identifies the boot and the namespace in which the process id is valid. Directories of other
-machines, containers or users are never removed.
+<machine> identifies the boot and the namespace in which the process id is valid. Directories of
+other machines, containers or users stay.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from counterpoint._trust import all_untrusted
 from counterpoint.errors import CounterpointError
 
 _PREFIX = "counterpoint-"
-# _made: whether this process, or a process from which it was forked, has made a directory. _forked: whether
-# it has forked a child.
+# _made: whether this process, or one from which it was forked, has made a directory. _forked:
+# whether it has forked a child.
 _made = False
 _forked = False
 
 
 def make() -> str:
-    """Makes a new directory that only this user can access. Raises CounterpointError if this user is root and
-    another user could replace the directory."""
+    """Makes a directory that only this user can access. Raises CounterpointError if this user is
+    root and another user could replace the directory."""
     global _made
     why = _danger()
     if why is not None:
@@ -51,9 +51,9 @@ def make() -> str:
 
 
 def _danger() -> Optional[str]:
-    """Returns why root must not use the directory for temporary files; None if it may. The recorder writes to
-    a profile by path. If TMPDIR is a folder of another user, this user could put a link there, and root would
-    write to the link's target. Users other than root may share a directory with people whom they trust."""
+    """Returns why root must not use the directory for temporary files. If TMPDIR is a folder of
+    another user, this user could put a link there, and root would write to its target. Other users
+    may share a directory with people whom they trust."""
     if os.geteuid() != 0:
         return None
     try:
@@ -65,7 +65,7 @@ def _danger() -> Optional[str]:
 def sweep() -> None:
     """Removes the directories of processes that have ended."""
     if _start_of(os.getpid()) is None:
-        return  # Not even this process is found, so nobody knows which are alive.
+        return  # Not even this process is found.
     pattern = re.compile(rf"{_PREFIX}{_machine()}-(\d+)-(\d+)-[^-]+")
     try:
         with os.scandir(tempfile.gettempdir()) as entries:
@@ -86,8 +86,8 @@ def sweep() -> None:
 
 
 def expect_children() -> None:
-    """Notes that this process has forked. It then removes directories when it ends, because a child that ends
-    by `os._exit` may leave some behind."""
+    """Makes this process remove directories when it ends, because a child that ends by `os._exit`
+    may leave some behind."""
     global _forked
     if not _forked:
         _forked = True
@@ -95,9 +95,8 @@ def expect_children() -> None:
 
 
 def _remove_pool(folder: str) -> None:
-    """Removes the pool of the profile in this directory, if the pool still exists. A profile contains the
-    path of its pool, and anybody may have written the profile. So the program removes the pool, because it
-    checks first that the pool itself names this directory."""
+    """A profile contains the path of its pool, and anybody may have written the profile. So the
+    program removes the pool, because it checks first that the pool itself names this directory."""
     profile = os.path.join(folder, "profile.cpt")
     if not os.path.lexists(os.path.join(profile, "manifest.json")):
         return
@@ -108,8 +107,8 @@ def _remove_pool(folder: str) -> None:
 
 
 def _start_of(process: int) -> Optional[str]:
-    """Returns when a process began, in ticks since the boot. Returns `None` if there is no such process, or
-    if it is a zombie."""
+    """Returns when a process began, in ticks since the boot. `None` for a zombie, or if there is no
+    such process."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -119,7 +118,7 @@ def _start_of(process: int) -> Optional[str]:
 
 
 def _machine() -> str:
-    """Returns eight hexadecimal digits that identify the boot and the namespace of process ids."""
+    """Eight hexadecimal digits that identify the boot and the namespace of process ids."""
     words = []
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:

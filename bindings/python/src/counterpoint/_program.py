@@ -16,10 +16,9 @@ def run(
     good: tuple[int, ...] = (0,),
     folder: Optional[str] = None,
 ) -> str:
-    """Runs the program `counterpoint`, in `folder` if one is given, and returns its output. If the program
-    fails, raises an error with the text that the program wrote to stderr."""
+    """Returns the program's output. If it fails, raises an error with the text of its stderr."""
     environment = {**os.environ, **(variables or {})}
-    # The program itself must not be recorded. The variable is empty, so that this does not count as a loss.
+    # The program itself must not be recorded. An empty variable does not count as a loss.
     environment.pop("LD_PRELOAD", None)
     environment["COUNTERPOINT_RUN_FILE"] = ""
     path = program()

@@ -1,7 +1,8 @@
-"""Manages the session (the recording in this process), and runs the program that makes and reads profiles.
+"""Manages the session (the recording in this process), and runs the program that makes and reads
+profiles.
 
-Only one session is open at a time. Profiles that are open at the same time share the session, so they have
-the same counters. In a process that `counterpoint run` started, the run takes the place of the session.
+Profiles that are open at the same time share the one session, so they have the same counters. In
+a process that `counterpoint run` started, the run takes the place of the session.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _told: set[str] = set()
 
 
 class CounterpointWarning(UserWarning):
-    """The warning that a profile lacks something that the user asked for."""
+    """A profile lacks something that the user asked for."""
 
 
 class Request:
@@ -53,18 +54,13 @@ class Request:
         self.output = output
         self.multiplex = multiplex
         self.skip_missing = skip_missing
-        # Environment variables COUNTERPOINT_<DEVICE>_METRICS, which choose the counters for each kind of
-        # device.
+        # Variables COUNTERPOINT_<DEVICE>_METRICS, which choose the counters for a kind of device.
         self.variables = variables or {}
-        # Whether counters are read for bookkeeping ops.
         self.bookkeeping = bookkeeping
-        # Whether instrumented loops are recorded.
         self.loops = loops
-        # Profiler plugins: paths of files or directories, or names.
+        # These are paths of files or directories, or names.
         self.plugins = list(plugins)
-        # Whether plugins get an id for each op.
         self.plugin_ids = plugin_ids
-        # Whether the machine code of instrumented loops is copied into the profile.
         self.keep_code = keep_code
         # The fraction of each thread's processor time that recording may use, or None.
         self.budget = budget
@@ -91,10 +87,10 @@ class Session:
         self.process = os.getpid()
         self.trouble: Optional[str] = None
         self.open = True
-        # The directory of the pool (the shared memory for records) of a temporary profile. None for other
-        # profiles, and when the records are not in the pool any more.
+        # The directory of the pool (the shared memory for records) of a temporary profile, as long
+        # as its records are there.
         self.pool: Optional[str] = None
-        # If `counterpoint run` records this process, session_begin returns without reading the run file.
+        # If `counterpoint run` records this process, session_begin does not read the run file.
         self.joined = native.session_begin("") == _agent.RUN_RECORDS
         if self.joined:
             path = native.profile()
@@ -111,7 +107,7 @@ class Session:
         folder = None
         if request.output is None:
             folder = _places.make()
-            # The directory is removed when no profile can make a report of it any more.
+            # When no profile can make a report of it any more.
             self._remove = weakref.finalize(self, _remove, folder, os.getpid())
         self.path = request.output or os.path.join(folder or "", "profile.cpt")
         prepared = _prepare(self.path, request)
@@ -174,16 +170,15 @@ class Session:
             )
 
     def close(self, native: _agent.Recorder) -> None:
-        """Ends the session. Called when no profile uses it any more. Never raises, because an exception of
-        the model may be propagating."""
+        """Ends the session. Must not raise, because a model's exception may be propagating."""
         self.open = False
         if self.joined or self.process != os.getpid():
             return
         native.session_end()
         if self.pool is not None:
-            # The profile is temporary, so only this package reads it. Its records are collected when it is
-            # read, because starting the program takes longer than running many models. The number of such
-            # profiles is limited, because their pools are in memory.
+            # Only this package reads a temporary profile. Its records are collected when it is
+            # read, because starting the program takes longer than running many models. The number
+            # of such profiles is limited, because their pools are in memory.
             _uncollected.append(weakref.ref(self))
             while len(_uncollected) > _MOST_UNCOLLECTED:
                 oldest = _uncollected.pop(0)()
@@ -196,8 +191,7 @@ class Session:
             self.trouble = str(error)
 
     def finish(self) -> None:
-        """Moves the records from the pool to the profile's directory, after the session has ended. Never
-        raises."""
+        """Moves the records from the pool to the profile's directory. Does not raise."""
         if self.open or self.pool is None or self.process != os.getpid():
             return
         self.pool = None
@@ -207,13 +201,13 @@ class Session:
             self.trouble = str(error)
 
 
-# The sessions whose records are still in their pools, the oldest first.
+# Sessions whose records are still in their pools, the oldest first.
 _uncollected: list[weakref.ref[Session]] = []
 _MOST_UNCOLLECTED = 4
 
 
 def begin(native: _agent.Recorder, request: Request) -> Session:
-    """Returns the session for a profile: the open session if there is one, otherwise a new one."""
+    """Returns the open session, or a new one."""
     global _current
     with _lock:
         session = _current
@@ -235,7 +229,7 @@ def begin(native: _agent.Recorder, request: Request) -> Session:
 
 
 def end(native: _agent.Recorder, session: Session) -> None:
-    """Ends a profile's use of its session. Closes the session if no other profile uses it."""
+    """Closes the session if no other profile uses it."""
     global _current
     with _lock:
         session.holders -= 1
@@ -246,8 +240,7 @@ def end(native: _agent.Recorder, session: Session) -> None:
 
 
 def _forked() -> None:
-    """Called in a forked child. The child does not use the session of its parent. If `counterpoint run`
-    records the process, this continues in the child."""
+    """A forked child does not use its parent's session. A run continues in the child."""
     global _current, _lock
     _lock = threading.RLock()
     _uncollected.clear()
@@ -261,8 +254,7 @@ os.register_at_fork(after_in_parent=_places.expect_children, after_in_child=_for
 
 
 def read(session: Session, since: int, until: int) -> dict[str, Any]:
-    """Returns the ops between two moments, as the document that `counterpoint ops` prints
-    (docs/schema.md)."""
+    """Returns the ops between two moments, as `counterpoint ops` prints them (docs/schema.md)."""
     if session.trouble is not None:
         raise CounterpointError(session.trouble)
     words = ["ops", session.path, "--format", "json", "--all", "--since", str(since)]
@@ -304,7 +296,7 @@ def _percent(part: float) -> str:
     return f"{100 * part:.10f}".rstrip("0").rstrip(".") + "%"
 
 
-# Patterns for the program's options in its error messages, and the corresponding arguments of this package.
+# The program's options in its messages, and the corresponding arguments of this package.
 _WORDS = (
     (r"(?m)^-e [^\n]*?: counter list, byte \d+: ", "counters: "),
     (r"(?m)^-e ([^\n]*?): ", r"counters \1: "),
@@ -317,8 +309,8 @@ _WORDS = (
 
 
 def _in_our_words(text: str) -> str:
-    """Rewrites an error message of the program: replaces its options by the arguments of this package.
-    Commands that the user should type stay as they are."""
+    """Replaces the program's options in a message by our arguments. Commands that the user should
+    type stay as they are."""
     for said, ours in _WORDS:
         text = re.sub(said, ours, text)
     return text
@@ -329,15 +321,15 @@ def _finish(path: str) -> None:
 
 
 def tell(text: str) -> None:
-    """Issues a warning, but only once for each text in a process."""
+    """Warns once for each text in a process."""
     if text not in _told:
         _told.add(text)
         warnings.warn(visible(text), CounterpointWarning, stacklevel=_user_level())
 
 
 def _user_level() -> int:
-    """Returns the number of stack frames between `tell` and the user's code. (From Python 3.12 on,
-    `skip_file_prefixes` could be used instead.)"""
+    """The number of stack frames between `tell` and the user's code. (`skip_file_prefixes` needs
+    Python 3.12.)"""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__")):
         frame, level = frame.f_back, level + 1
@@ -370,7 +362,7 @@ def _list(request: Request) -> str:
 
 
 def _remove(folder: str, process: int, pool: Optional[str] = None) -> None:
-    """Removes a profile, and its pool if the pool has not been collected."""
+    """Removes a profile, and its pool if it has not been collected."""
     if process == os.getpid():
         shutil.rmtree(folder, ignore_errors=True)
         if pool is not None:

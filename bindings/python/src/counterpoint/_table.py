@@ -1,5 +1,4 @@
-"""Formats a report as a table for people: aggregates, sorts and sums rows, adds totals, and aligns
-columns."""
+"""Formats a report as a table for people."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Row, T
 
 FIRST = ("Name", "Duration (us)", "Percent", "Device", "Count", "Argument Shapes")
 MISSING = "–"
-# The column of durations that include the calls inside. These calls also have rows of their own.
+# Durations that include the calls inside, which also have rows of their own.
 INCLUSIVE = "Total Duration (us)"
 
 
@@ -54,7 +53,7 @@ def text(report: Report, *, sort: bool, aggregate: bool, col_sums: bool) -> str:
     for title, words in (("Notes", report.notes), ("Losses", [str(x) for x in report.losses])):
         if words:
             out += ["", title, "-" * len(title), *words]
-    # Names of columns, notes and other texts may contain any character, even line breaks.
+    # Names and other texts may contain any character, even line breaks.
     return "\n".join(map(visible, out)) + "\n"
 
 
@@ -91,8 +90,8 @@ def merged(calls: Iterable[Row]) -> list[Row]:
 
 
 def sums(calls: Iterable[Row]) -> Row:
-    """Returns a row with the sums of counts, durations and percentages. Ratios are not summed. Inclusive
-    times are not summed either, because the same time is contained in several rows."""
+    """Sums counts, durations and percentages. Inclusive times are not summed, because the same time
+    is contained in several rows."""
     columns: dict[str, list[Optional[Metric]]] = {}
     for row in calls:
         for column, value in row.items():
@@ -106,8 +105,7 @@ def sums(calls: Iterable[Row]) -> Row:
 
 
 def cell(row: Row, column: str, numbers: _locale.Numbers) -> str:
-    """Returns the text of a cell. It is empty if the row has no such column, and a dash if the value is
-    missing."""
+    """Empty if the row has no such column, and a dash if the value is missing."""
     return shown(row[column], numbers) if column in row else ""
 
 
@@ -125,13 +123,12 @@ def shown(value: Optional[Metric], numbers: _locale.Numbers) -> str:
 
 
 def one_line(text: str) -> str:
-    """Replaces control characters by escapes, so that a name cannot break the table or the terminal."""
+    """Escapes control characters, so that a name cannot break the table or the terminal."""
     return visible("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text))
 
 
 def _together(values: list[Optional[Metric]]) -> Optional[Metric]:
-    """Combines the values of a column into one value. If one of the values is missing, the result is
-    missing."""
+    """Combines the values of a column. If one is missing, the result is missing."""
     if all(isinstance(value, Count) for value in values):
         return Count(sum(value.value for value in values if isinstance(value, Count)))
     if all(isinstance(value, Duration) for value in values):

@@ -11,10 +11,10 @@ from typing import Optional
 
 
 def all_untrusted(folder: Path, strangers: bool = True) -> Optional[str]:
-    """Returns why another user could replace files in a folder, or a folder above it; None if nobody could. A
-    folder that others can write is accepted if its sticky bit is set, as for /tmp. Without `strangers`, an
-    owner who has no user id in this container is accepted, because it may be the user who has started the
-    container. Raises OSError."""
+    """Returns why another user could replace files in a folder, or a folder above it; None if
+    nobody could. A folder that others can write is accepted if its sticky bit is set, as for
+    /tmp. Without `strangers`, an owner without a user id in this container is accepted, because
+    it may be the user who has started the container. Raises OSError."""
     no_number = None if strangers else _no_number()
     for one in (*reversed(folder.parents), folder):
         about = one.stat()
@@ -25,9 +25,8 @@ def all_untrusted(folder: Path, strangers: bool = True) -> Optional[str]:
 
 
 def _no_number() -> Optional[int]:
-    """Returns the user id that stands for owners who have no user id in this container. Returns None if this
-    process is not in a user namespace of its own, because there, this id belongs to an ordinary user
-    (nobody)."""
+    """Returns the user id that stands for owners without a user id in this container. Outside of a
+    user namespace, this id belongs to an ordinary user (nobody), so this returns None."""
     try:
         with open("/proc/self/uid_map") as file:
             if file.read().split() == ["0", "0", "4294967295"]:
@@ -39,9 +38,9 @@ def _no_number() -> Optional[int]:
 
 
 def untrusted(about: os.stat_result, path: Path, strict: bool, good: Optional[int] = None) -> Optional[str]:
-    """Returns why another user could replace the file or folder at `path`; None if nobody could. `strict`: do
-    not accept root as the owner, nor a folder because of its sticky bit. `good`: the user id of one more
-    owner who is accepted."""
+    """Returns why another user could replace `path`; None if nobody could. `strict`: do not accept
+    root as the owner, nor a folder because of its sticky bit. `good`: one more user id that is
+    accepted."""
     owners = (os.geteuid(),) if strict else (os.geteuid(), 0, good)
     if about.st_uid not in owners:
         return f"{path} belongs to user {about.st_uid}"
@@ -54,9 +53,9 @@ def untrusted(about: os.stat_result, path: Path, strict: bool, good: Optional[in
 
 
 def _is_own_group(number: int) -> bool:
-    """Returns whether a group is the user's private group, which has the user's name and no other members. On
-    systems with such groups, the umask often lets groups write. The list of a group's members does not
-    include the users whose primary group it is, so these are checked as well."""
+    """A private group has the user's name and no other members. On systems with such groups, the
+    umask often lets groups write. A group's list of members does not include the users whose
+    primary group it is, so these are checked as well."""
     try:
         user = pwd.getpwuid(os.geteuid()).pw_name
         group = grp.getgrgid(number)

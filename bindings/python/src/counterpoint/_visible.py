@@ -1,7 +1,5 @@
-"""Makes untrusted text safe to print. The rule is the same as in the program (`crates/cli/src/terminal.rs`
-gives the reasons).
-
-A test in that file compares the table below with the program's rule, for all characters.
+"""Makes untrusted text safe to print, by the rule of `crates/cli/src/terminal.rs`, which gives the
+reasons. A test in that file compares the table below with that rule.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ HIDDEN = """
     ffffe-fffff 10fffe-10ffff
 """
 
-# Python's strings can also contain halves of surrogate pairs, which cannot be printed at all.
+# Python's strings can also contain halves of surrogate pairs, which cannot be printed.
 _SURROGATES = "\ud800-\udfff"
 
 
@@ -32,6 +30,5 @@ _hidden = re.compile(_class())
 
 
 def visible(text: str) -> str:
-    """Returns `text` as one line, with the same number of characters. Each hidden character is replaced by
-    `STAND_IN`."""
+    """Returns one line with the same number of characters, hidden ones as `STAND_IN`."""
     return text if text.isascii() and text.isprintable() else _hidden.sub(STAND_IN, text)

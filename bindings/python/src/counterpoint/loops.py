@@ -76,7 +76,7 @@ class LoopReport:
         return len(self.rows)
 
     def __str__(self) -> str:
-        # The program has already made hidden characters in its own table visible; this is a second safeguard.
+        # The program has already done this; a second safeguard.
         return "\n".join(map(visible, self._table.split("\n")))
 
     def find(self, function: str, name: Optional[str] = None) -> LoopRow:

@@ -57,7 +57,7 @@ class Report:
     losses: list[Loss] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     _recorded: Any = field(default=None, repr=False, compare=False)
-    """What has the `path` of the profile that this is of, if it is a whole one. It keeps the profile."""
+    """This object has the `path` of the profile with this whole report, and keeps the profile."""
 
     def table(self, sort: bool = True, aggregate: bool = True, col_sums: bool = True) -> str:
         """Returns a table for people, with numbers in the format of the user's locale.
@@ -102,7 +102,7 @@ class Report:
         if not isinstance(text, (str, bytes, bytearray)):
             raise ReportError(f"from_json reads the text of a report, not {type(text).__name__}")
         try:
-            # With strict=False, strings may contain line feeds, because TVM did not escape its strings.
+            # TVM did not escape line feeds in its strings.
             document = _json.loads(text, strict=False)
         except ValueError as error:
             raise ReportError(f"not a report: {error}") from None

@@ -1,6 +1,5 @@
 //! The table through which the shim (a library inside PyTorch's process) passes the recordings of
-//! PyTorch's profiler to the agent, without making JSON of them:
-//! `include/counterpoint/torch_log.h`.
+//! PyTorch's profiler to the agent: `include/counterpoint/torch_log.h`.
 
 use core::ffi::{c_char, c_void};
 
@@ -51,7 +50,7 @@ pub struct Argument {
     pub integer: i64,
     /// Kind of the value: [`INTEGER`], [`UNSIGNED`], [`TEXT`] or [`JSON`].
     pub kind: u32,
-    /// Always 0.
+    /// Reserved, 0.
     pub reserved: u32,
 }
 
@@ -65,7 +64,7 @@ pub struct Entry {
     pub phase: u8,
     /// Scope of an entry that is a moment, a letter of Chrome's trace format.
     pub scope: u8,
-    /// The fields that have a value, one bit for each, as defined above.
+    /// The fields that have a value: bits such as [`HAS_ID`].
     pub has: u16,
     /// Time of the entry, ns since 1970 UTC.
     pub time_ns: i64,
@@ -112,7 +111,7 @@ pub struct Table {
     pub entry: unsafe extern "C" fn(Trace, *const Entry),
     /// Ends the recording.
     pub end: unsafe extern "C" fn(Trace, u32) -> i32,
-    /// Writes the path at which PyTorch shall store a recording as a trace file, and returns its
+    /// Writes the path at which PyTorch shall store a recording as a trace file. Returns its
     /// length.
     pub file: unsafe extern "C" fn(*mut c_char, usize) -> i64,
     /// Counts a recording that PyTorch left invalid.

@@ -59,8 +59,7 @@ pub struct Call {
 pub struct Counts {
     /// Size of the struct in bytes.
     pub size: u32,
-    /// Number of counters of the recording; 0 if the call was not recorded, or if no counters were
-    /// read for it.
+    /// Number of counters of the recording; 0 if none were read for the call.
     pub count: u32,
     /// One bit for each counter whose value in `values` is known.
     pub known: u32,
@@ -83,14 +82,14 @@ pub struct Table {
     /// Begins an op. The pointer is the address of PyTorch's object for the call, which is on the
     /// stack.
     pub begin: unsafe extern "C" fn(*const c_void, *const Call),
-    /// Ends the op with this address. Returns how many times the shim shall let PyTorch announce
-    /// (report to an observer) an op that does nothing, to measure the cost.
+    /// Ends the op with this address. Returns how often the shim shall let PyTorch announce (report
+    /// to an observer) an empty op, to measure the cost.
     pub end: unsafe extern "C" fn(*const c_void, *mut Counts) -> i32,
     /// Bytes of memory that a call of `begin_apart` needs.
     pub apart_bytes: usize,
-    /// Begins a call that need not nest with other calls, and that may end on another thread.
+    /// Begins a call that need not nest with other calls and may end on another thread.
     pub begin_apart: unsafe extern "C" fn(*mut c_void, *const Call) -> i32,
-    /// Ends a range that `begin_apart` began.
+    /// Ends a call that `begin_apart` began.
     pub end_apart: unsafe extern "C" fn(*mut c_void, *mut Counts),
     /// Begins to record parallel regions. Returns one of the constants in [`parallel`].
     pub watch_parallel: extern "C" fn() -> i32,
@@ -104,8 +103,7 @@ pub struct Table {
     pub ticks: extern "C" fn() -> u64,
     /// Takes the times in ticks that PyTorch needed to announce the begin and the end of an op.
     pub announced: extern "C" fn(u64, u64),
-    /// Begins an op that the recorder already knows by its identity. Returns 0 if the recorder does
-    /// not know the op.
+    /// Begins an op by its identity. Returns 0 if the recorder does not know the op.
     pub begin_known: unsafe extern "C" fn(*const c_void, *const Call) -> i32,
     /// Forgets an op's identity.
     pub forget: unsafe extern "C" fn(*const c_void),

@@ -94,8 +94,8 @@ pub struct Table {
     pub version: u32,
     /// Writes a line for the user.
     pub say: unsafe extern "C" fn(*const c_char),
-    /// Returns the settings for PyTorch's profiler that environment variables request, as bits such
-    /// as [`NO_CUPTI`].
+    /// Returns the settings for PyTorch's profiler from the environment, as bits such as
+    /// [`NO_CUPTI`].
     pub switches: extern "C" fn() -> u32,
     /// Loads the plugins and returns the number of profilers.
     pub load: extern "C" fn() -> u32,
@@ -122,7 +122,6 @@ pub struct Table {
     pub pop: unsafe extern "C" fn(Session, u32),
 }
 
-// These offsets were measured with a C compiler.
 const _: () = {
     assert!(size_of::<Pair>() == 16 && size_of::<Value>() == 16);
     assert!(size_of::<Event>() == 88 && core::mem::offset_of!(Event, name) == 48);

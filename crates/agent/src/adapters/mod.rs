@@ -1,5 +1,5 @@
 //! The fifth layer of the agent: one folder for each kind of host. An adapter finds the calls to
-//! record and calls the recorder for them. [`crate::entry::adapters`] lists all adapters.
+//! record and calls the recorder for them. [`crate::entry::adapters`] lists the adapters.
 //!
 //! | module | purpose |
 //! |---|---|

@@ -3,8 +3,8 @@
 use crate::adapters::{announced, iree, loops, plugins, torch, tvm};
 use crate::recorder::adapter::Adapter;
 
-/// All adapters. If the environment asks for a profile in the ways of several adapters
-/// (`run_source`), the first one in this list is used.
+/// If the environment asks for a profile in the ways of several adapters (`run_source`), the first
+/// one in this list is used.
 pub static ADAPTERS: &[&Adapter] = &[
     &iree::ADAPTER,
     &tvm::ADAPTER,

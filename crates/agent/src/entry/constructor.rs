@@ -1,6 +1,6 @@
 //! The start and the end of the process. This library's constructor looks up symbols, and stores
-//! where the run file is or that a source of runs asks for one. Nearly everything else is done when
-//! there is something to record. If there is neither, the program can still begin and end sessions
+//! where the run file is. Most other work is done when there is something to record. If the
+//! environment asks for no profile, the program can still begin and end sessions
 //! ([`crate::entry::session`]).
 
 use model::Loss;
@@ -54,7 +54,7 @@ fn main_begins() {
 }
 
 /// Reads the environment, unless the process has more rights than its user (setuid). The user has
-/// chosen the environment of such a process, and must not thereby choose which files it reads and
+/// chosen this environment, and must not thereby choose which files such a process reads and
 /// writes.
 fn note_variables() {
     if sys::has_more_rights() || run_file::note_variable() {
@@ -77,8 +77,7 @@ extern "C" fn destructor() {
         return;
     }
     let _errno = sys::ErrnoGuard::new();
-    // Even if the agent has switched itself off after an internal error, a source of runs reports
-    // what was recorded before the error.
+    // Even after an internal error, a source of runs reports what was recorded before.
     if !epoch::is_off() {
         guarded(end);
     }

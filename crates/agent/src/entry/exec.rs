@@ -1,8 +1,8 @@
 //! Handles programs that the host starts, with `exec` in its own process or with `posix_spawn`.
 //! Some programs cannot be recorded, because this library cannot be loaded into them or their
-//! environment lacks our variables. Each start of such a program is counted as a loss of the run.
-//! If such a program would not even start with the library in `LD_PRELOAD`, it gets an environment
-//! without the library.
+//! environment lacks our variables. Their starts are usually counted as losses of the run. If a
+//! program would not even start with the library in `LD_PRELOAD`, it gets an environment without
+//! the library.
 //!
 //! ```text
 //!  execv…, posix_spawn… ──► look: does the environment bring us along?   no: count
@@ -15,16 +15,15 @@
 //! All of this also runs between `vfork` and `exec`, in the memory and on the stack of the parent.
 //! Therefore it does not allocate or lock, and it leaves `errno` as the real call does. Files are
 //! examined on a separate stack, and a copy of the environment is put into separate memory
-//! ([`places`]). If an environment does not contain our variables, the agent does not add them,
-//! because it assumes that the program has removed them on purpose.
+//! ([`places`]). If our variables are missing, the agent does not add them, because it assumes that
+//! the program has removed them on purpose.
 //!
-//! If profiler plugins record in this process, the agent has them hand over their events before
-//! `exec` replaces the program ([`crate::adapters::plugins`]). This does allocate memory, but it
-//! never happens in a forked child.
+//! If profiler plugins record in this process, they hand over their events before `exec` replaces
+//! the program ([`crate::adapters::plugins`]). This does allocate memory, but it does not happen in
+//! a forked child.
 //!
-//! The agent does not notice the start of two kinds of programs: those that are started by a system
-//! call without glibc (as Go does), and the shells of `system` and `popen`, which glibc starts by
-//! itself.
+//! The agent does not notice programs that are started by a system call without glibc (as Go does),
+//! and the shells of `system` and `popen`.
 
 mod functions;
 mod places;
@@ -46,15 +45,14 @@ pub use functions::{
     posix_spawnp,
 };
 
-/// Looks up the real functions. Called by the constructor, because a lookup takes the dynamic
-/// linker's lock.
+/// Called by the constructor, because a lookup takes the dynamic linker's lock.
 pub fn prepare() {
     functions::prepare();
 }
 
 type Strings = *const *const c_char;
 
-/// The program to start, as the caller named it. The pointers refer to C strings.
+/// The program to start, as the caller named it.
 #[derive(Clone, Copy)]
 enum Program {
     Path(*const c_char),
@@ -66,8 +64,8 @@ enum Program {
     Search(*const c_char),
 }
 
-/// Does what [`launch`] does, for a call that replaces the program of this process: profiler
-/// plugins hand over their events before the call. If the call fails, the plugins record again.
+/// Does what [`launch`] does, for a call that replaces the program of this process. Profiler
+/// plugins hand over their events before the call. If the call fails, they record again.
 ///
 /// # Safety
 /// The requirements of [`launch`] apply.
@@ -95,8 +93,7 @@ unsafe fn exists(program: Program) -> bool {
 }
 
 /// Makes the real call, `go`. If the program would not start with this library in `LD_PRELOAD`,
-/// `go` gets an environment without it. If `go` returns another number than 0, the program was not
-/// started.
+/// `go` gets an environment without it. If `go` does not return 0, the program was not started.
 ///
 /// # Safety
 /// The requirements of the real call apply: pointers refer to C strings, and the environment is
@@ -159,8 +156,8 @@ unsafe fn look(program: Program, environment: Strings) -> (Option<Loss>, bool) {
 const VARIABLES: Loss = Loss::ChildWithoutVariables;
 
 /// Returns whether the program is the `ldconfig` of the C library. Python's `ctypes.util` starts it
-/// with an almost empty environment to list libraries, for example in each `import torch`.
-/// `ldconfig` makes no calls to record, so it is no loss that it is not recorded.
+/// with an almost empty environment, for example in each `import torch`. `ldconfig` makes no calls
+/// to record, so this is no loss.
 ///
 /// # Safety
 /// The requirements of [`carrier`] apply.
@@ -174,8 +171,7 @@ unsafe fn is_ldconfig(program: Program) -> bool {
 }
 
 /// Returns whether this library can be loaded into the program and whether the program starts with
-/// it, or `None` if the program does not exist. The program's file is examined only if `is_wanted`
-/// is set.
+/// it, or `None` if the program does not exist. The file is examined only if `is_wanted` is set.
 ///
 /// # Safety
 /// The program's pointers must be C strings or null.
@@ -202,8 +198,8 @@ unsafe fn carrier(program: Program, is_wanted: bool) -> Option<Carrier> {
     }
 }
 
-/// Calls `body` with the path of the file that `execvp` will find. (If `posix_spawn` is told to
-/// change the directory first, a relative path may refer to another file.)
+/// Calls `body` with the path of the file that `execvp` will find. (A `posix_spawn` that changes
+/// the directory first may find another file.)
 #[inline(never)]
 fn search<T>(file: &CStr, body: impl FnOnce(&CStr) -> T) -> Option<T> {
     let name = file.to_bytes_with_nul();
@@ -239,8 +235,8 @@ fn search<T>(file: &CStr, body: impl FnOnce(&CStr) -> T) -> Option<T> {
 struct Brings {
     library: bool,
     variables: bool,
-    /// Whether the run file's variable is set but empty: Counterpoint itself starts this program (one
-    /// of its own parts, or a compiler), and it is not to be recorded.
+    /// Whether the run file's variable is set but empty: Counterpoint itself starts this program,
+    /// and it is not to be recorded.
     declines: bool,
 }
 
@@ -272,8 +268,7 @@ impl Brings {
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
-/// Returns the libraries in a list of `LD_PRELOAD`. Like glibc, splits the list at colons and
-/// spaces.
+/// Returns the libraries in a list of `LD_PRELOAD`, which glibc splits at colons and spaces.
 fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|b| matches!(b, b':' | b' ')).filter(|element| !element.is_empty())
 }
@@ -304,8 +299,7 @@ unsafe fn each<'a>(environment: Strings, mut body: impl FnMut(&'a [u8])) -> usiz
     count
 }
 
-/// Makes the real call with a copy of the environment in which `LD_PRELOAD` does not contain this
-/// library.
+/// Makes the real call with a copy of the environment without this library.
 ///
 /// # Safety
 /// The requirements of [`launch`] apply.

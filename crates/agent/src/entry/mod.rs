@@ -7,7 +7,7 @@
 //! | [`session`] | lets recording start and end within the process |
 //! | [`c_interface`] | exports the table of functions of the C interface |
 //! | [`one_agent`] | decides whether this is the one agent of the process |
-//! | [`exec`] | checks whether programs that the host starts can be started with the library |
+//! | [`exec`] | handles programs that the host starts |
 //! | [`namespaces`] | lets a program with plugins call `unshare` and `setns` |
 //! | [`sanitizer`] | makes the library acceptable to AddressSanitizer, and detects valgrind's race checkers |
 

@@ -1,7 +1,7 @@
 //! Replaces `unshare` and `setns`. For some namespaces, the kernel refuses these calls while the
-//! process has more than one thread. Threads of profiler plugins, and the agent's threads that call
-//! plugins, must not be the reason for a refusal. So the agent ends the plugins' recording before
-//! the call, and has them record again after it, as it does when an `exec` fails.
+//! process has more than one thread. Threads of profiler plugins must not be the reason for a
+//! refusal. So the agent ends the plugins' recording before the call, and has them record again
+//! after it.
 //!
 //! This does not help a program that makes the system call without glibc (as Go does).
 
@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::adapters::plugins;
 use crate::os::sys::{self, ErrnoGuard};
 
-/// A function of glibc that this file replaces: its name, and the address of the next definition
-/// after this library's.
+/// A function that this file replaces: its name, and the address of the next definition.
 struct Real(&'static std::ffi::CStr, AtomicPtr<c_void>);
 
 static UNSHARE: Real = Real(c"unshare", AtomicPtr::new(std::ptr::null_mut()));
@@ -32,15 +31,13 @@ impl Real {
     }
 }
 
-/// Looks up the real functions. Called by the constructor, because a lookup takes the dynamic
-/// linker's lock.
+/// Called by the constructor, because a lookup takes the dynamic linker's lock.
 pub fn prepare() {
     UNSHARE.get();
     SETNS.get();
 }
 
-/// Calls `real`. If plugins record in this process, ends their recording and threads before the
-/// call, and lets them record again afterwards.
+/// Calls `real` without the plugins' recording and threads.
 fn alone(real: impl FnOnce() -> c_int) -> c_int {
     let stopped = {
         let _errno = ErrnoGuard::new();

@@ -1,8 +1,7 @@
-//! Decides whether this copy of the agent is the one that records in this process, and returns its
-//! state.
+//! Decides whether this copy of the agent is the one that records in this process.
 //!
 //! The first copy in the process records. It is the one in which the dynamic linker finds the C
-//! interface's table. Preloaded copies are all in the linker's global scope, in the order of
+//! interface's table. Preloaded copies are in the linker's global scope, in the order of
 //! `LD_PRELOAD`. So a copy that is loaded later finds a preloaded copy first. If there is none, it
 //! makes itself global, so that further copies find it.
 
@@ -16,18 +15,15 @@ use crate::state::{epoch, run};
 /// Set if another copy of the agent was in the process first.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Stores that another copy of the agent records, and this one does not.
 pub fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
-/// Returns whether another copy of the agent records.
 pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Returns this agent's state, a number of [`AgentState`]. This function is in the table of the C
-/// interface.
+/// Returns a number of [`AgentState`].
 pub extern "C" fn state() -> u32 {
     let state = if is_quiet() {
         AgentState::Quiet
@@ -43,8 +39,7 @@ pub extern "C" fn state() -> u32 {
     state as u32
 }
 
-/// Returns whether another copy is already in the process. Called only if the process is to be
-/// recorded or a session begins, because it costs a few symbol lookups.
+/// Returns whether another copy is already in the process. Costs a few symbol lookups.
 pub fn another_is_first() -> bool {
     let name = TABLE_SYMBOL.as_ptr();
     // SAFETY: `name` is a C string. RTLD_DEFAULT stands for the scope of the program, or of the
@@ -68,10 +63,9 @@ pub fn another_is_first() -> bool {
     false
 }
 
-/// Returns whether `table` belongs to this copy of the agent. This is decided by the address of a
-/// function in the table, because no other copy contains this function. Comparing the address of
-/// the table would not work: if this copy takes the address of its own table, it gets that of the
-/// first copy's table, because the dynamic linker resolves both names in the same way.
+/// Returns whether `table` belongs to this copy of the agent, judging by the address of a function
+/// in the table. The address of the table itself does not help: the dynamic linker resolves this
+/// copy's reference to its own table to the first copy's table.
 fn is_own(table: *mut c_void) -> bool {
     let table = table.cast::<AgentTable>();
     // SAFETY: `dlsym` found the table. Every version of the table starts with its size, and the
@@ -82,8 +76,8 @@ fn is_own(table: *mut c_void) -> bool {
     }
 }
 
-/// Makes this library, which was loaded for one caller only, visible to all libraries that are
-/// loaded later.
+/// Makes this library, which was loaded for one caller only, visible to libraries that are loaded
+/// later.
 fn become_global(own: *const c_void) {
     // SAFETY: `Dl_info` consists of pointers, for which zeros are values.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };

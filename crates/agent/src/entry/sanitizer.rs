@@ -2,23 +2,20 @@
 //!
 //! AddressSanitizer's shared runtime (`libasan.so`, `libclang_rt.asan*.so`) ends a program at its
 //! start if another library comes before the runtime, because that library might replace `malloc`.
-//! This library replaces no function that allocates. The functions that it does replace call the
-//! next definition, which is the sanitizer's if it has one ([`crate::adapters::iree::interpose`]).
-//! So this library switches the check off.
+//! This library does not, and the functions that it does replace call the next definition. So it
+//! switches the check off.
 //!
 //! The runtime calls [`__asan_default_options`] before it reads `ASAN_OPTIONS`. If the program
 //! itself defines this function, the linker finds that definition first. The check then stays on,
-//! and this library is not preloaded into such a program (`record::preloadable`). A statically
-//! linked runtime has no such check and does not call our function. The alternative was to set
-//! `ASAN_OPTIONS`. But programs that are started by a system call without glibc would not get it,
-//! and all other programs would see it.
+//! and this library is not preloaded into such a program (`record::preloadable`). The alternative
+//! was to set `ASAN_OPTIONS`. But programs that are started by a system call without glibc would
+//! not get it, and all other programs would see it.
 //!
 //! Valgrind's helgrind and drd understand locks but not atomic operations. These tools would report
-//! every page that two threads have used one after the other, so nothing is recorded under them.
-//! Memcheck finds no errors in this library. ThreadSanitizer finds none either, but only because it
-//! does not see inside a library that was built without it. It does see what libc's functions
-//! (`memcpy`, `clock_gettime`) read and write for this library, so the agent tells it to ignore
-//! work on the agent's own stacks.
+//! pages that two threads have used one after the other, so nothing is recorded under them.
+//! ThreadSanitizer does not see inside a library that was built without it. But it sees what libc's
+//! functions (`memcpy`, `clock_gettime`) read and write for this library, so the agent tells it to
+//! ignore work on the agent's own stacks.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -34,8 +31,7 @@ pub extern "C" fn __asan_default_options() -> *const c_char {
     c"verify_asan_link_order=0".as_ptr()
 }
 
-/// Returns whether one of valgrind's race checkers runs. Such a checker preloads its own library
-/// into the program. Called by the constructor.
+/// Returns whether one of valgrind's race checkers runs. Such a checker preloads its own library.
 pub fn checks_races() -> bool {
     // SAFETY: the name is a C string, so `getenv` returns null or a C string, which nothing changes
     // while the dynamic linker runs constructors.
@@ -47,8 +43,8 @@ pub fn checks_races() -> bool {
     has(b"/vgpreload_helgrind-") || has(b"/vgpreload_drd-")
 }
 
-/// Makes ThreadSanitizer, if it is present, ignore work on the agent's own stacks. Called by this
-/// library's constructor, before anything runs on such a stack.
+/// Makes ThreadSanitizer, if present, ignore work on the agent's own stacks. Must be called before
+/// anything runs on such a stack.
 pub fn hide_our_work() {
     let function = |name: &CStr| {
         // SAFETY: the name is a C string. ThreadSanitizer's function with this name has this type,

@@ -7,15 +7,14 @@
 //! ```
 //!
 //! The other threads notice at their next call that their state belongs to another epoch (number of
-//! a recording). If there is a new session, they then close their counters, give up their page,
-//! which stays in the old session's pool, and attach again. If a session ends while a thread is
-//! inside a call, that call is not recorded.
+//! a recording). In a new session, they close their counters, leave their page in the old session's
+//! pool, and attach again. If a session ends while a thread is inside a call, that call is not
+//! recorded.
 //!
 //! After a session, two things stay allocated: the mapping of the pool's part before its pages (1.1
 //! MiB of address space, some 20 KiB of memory), and 20 KiB of the session's own data. The next
-//! session reuses both, unless a thread still has state of the ended session: it is in a call, or
-//! has made no call since the session ended. The names of the session's files and its list of
-//! counters, about 1 KiB, are never freed.
+//! session reuses both, unless a thread still has state of the ended session. The names of the
+//! session's files and its list of counters, about 1 KiB, are never freed.
 
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
@@ -39,13 +38,12 @@ use crate::state::{epoch, run_file};
 /// uses any more. Protected by the process's lock.
 static mut ENDED: Vec<&'static Run> = Vec::new();
 
-/// Reads the run file of a session.
 fn read_run(path: &CStr, _: &Lock) -> Option<Run> {
     // SAFETY: the `Lock` that the caller passes protects `ENDED`, and no other reference to it
     // exists meanwhile.
     let ended = unsafe { (&raw mut ENDED).as_mut() }?;
-    // A thread that is attaching at this moment may have read the old run before its session ended,
-    // so nothing is reused meanwhile.
+    // A thread that is attaching may have read the old run before its session ended, so nothing is
+    // reused meanwhile.
     let calm = attach::nobody_attaches();
     let free = |run: &&Run| calm && run.threads.load(Ordering::SeqCst) == 0;
     let place = ended.iter().position(free);
@@ -56,7 +54,6 @@ fn read_run(path: &CStr, _: &Lock) -> Option<Run> {
     Some(run)
 }
 
-/// Stores the run of a session that has ended, so that its memory can be reused.
 fn retire(run: &'static Run, _: &Lock) {
     // SAFETY: the `Lock` that the caller passes protects `ENDED`, and no other reference to it
     // exists meanwhile.
@@ -125,13 +122,12 @@ pub fn end() -> i32 {
     0
 }
 
-/// Returns the current time on the clock that is used in the records, or 0 if nothing is being
-/// recorded.
+/// Returns the current time on the clock of the records, or 0 if nothing is being recorded.
 pub fn ticks() -> u64 {
     run::current().filter(|_| epoch::wanted()).map_or(0, |run| run.clock.begin())
 }
 
-/// Returns the path of the profile that is being recorded, or `None` if nothing is being recorded.
+/// Returns the path of the profile that is being recorded, if any.
 pub fn profile() -> Option<&'static str> {
     let _errno = ErrnoGuard::new();
     guarded_apart(load::load).flatten().map(|run| run.profile.as_str())

@@ -1,7 +1,5 @@
 //! Reads the headers and the symbols of an ELF in this process's memory. The memory need not
-//! contain an ELF.
-//!
-//! Everything is read through [`crate::os::sys`], so that reading a wrong address causes no fault.
+//! contain an ELF, so it is read through [`crate::os::sys`], without a fault.
 
 use crate::os::sys;
 
@@ -46,9 +44,8 @@ pub fn function_in(base: usize, text: usize, bytes: usize, function: &str) -> Op
     None
 }
 
-/// Returns the program headers of the ELF at `base`. Each header is returned as seven words: type
-/// (low half) and flags (high half), offset, address, physical address, size in the file, size in
-/// memory, alignment.
+/// Returns the program headers of the ELF at `base`, each as seven words: type (low half) and flags
+/// (high half), offset, address, physical address, size in the file, size in memory, alignment.
 pub fn program_headers(base: usize) -> Option<Vec<[u64; 7]>> {
     if !is_header(base) {
         return None;

@@ -3,14 +3,12 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A function, and the key (`pthread_key_create`) under which each thread registers the value with
-/// which the function is called at the thread's exit.
+/// A function, and the key (`pthread_key_create`) under which threads register its argument.
 pub struct ExitKey {
     key: AtomicU32,
     function: unsafe extern "C" fn(*mut c_void),
 }
 
-/// The key's number before there is a key.
 const NONE: u32 = u32::MAX;
 
 impl ExitKey {
@@ -18,8 +16,8 @@ impl ExitKey {
         Self { key: AtomicU32::new(NONE), function }
     }
 
-    /// Registers the function, so that it is called with `value` when the calling thread exits. If
-    /// no further key can be created, the function will not be called.
+    /// Has the function called with `value` when the calling thread exits. If no further key can be
+    /// created, the function will not be called.
     pub fn register(&self, value: *mut c_void) {
         let mut key = self.key.load(Ordering::Acquire);
         if key == NONE {

@@ -1,4 +1,4 @@
-//! Runs a program and waits for it, in such a way that the host does not notice the child process.
+//! Runs a program and waits for it, without the host noticing the child process.
 //!
 //! ```text
 //!  host thread ── clone, exit signal 0 ──► go-between ── clone ──► exec of the program
@@ -11,15 +11,14 @@
 //! whatever `clone` set (`de_thread` in fs/exec.c). A direct child would therefore trigger the
 //! host's SIGCHLD handler, and the host's `wait()` would find it. The go-between never calls
 //! `execve`, so its exit signal stays 0: nobody gets a signal when it ends, and only a wait with
-//! `__WCLONE` finds it. The program is a child of the go-between, and the go-between lives longer
-//! than the program. So the program never becomes a child of the host, even if the host is a
-//! subreaper.
+//! `__WCLONE` finds it. The go-between lives longer than the program. So the program never becomes
+//! a child of the host, even if the host is a subreaper.
 //!
 //! Both new processes share the host's memory and run on their own stacks while the host's thread
 //! is suspended (`CLONE_VM | CLONE_VFORK`). Nothing is copied, no page of the host becomes
 //! copy-on-write, and `pthread_atfork` handlers do not run. Until the program starts, the two
-//! processes make only raw system calls. During all of this, all signals are blocked on the host's
-//! thread, so that no signal handler of the host runs in one of the two processes.
+//! processes make only raw system calls. Meanwhile, all signals are blocked on the host's thread,
+//! so that no signal handler of the host runs in one of the two processes.
 
 use std::ffi::{CStr, c_char, c_int, c_long};
 
@@ -32,8 +31,7 @@ const ALL_SIGNALS: u64 = u64::MAX;
 /// Size of the kernel's signal set in bytes.
 const SET_BYTES: usize = 8;
 
-/// The data for the two new processes. They also write their results into it, because they share
-/// the host's memory.
+/// The data for the two new processes, which also write their results into it.
 struct Errand {
     program: *const c_char,
     arguments: *const *const c_char,
@@ -41,15 +39,14 @@ struct Errand {
     /// Descriptor of the pipe's write end, or −1 if no answer is wanted.
     answer: c_int,
     second_stack: usize,
-    /// `errno` of the system call that failed; 0 if none failed.
+    /// `errno` of the system call that failed, or 0.
     errno: c_int,
-    /// Wait status of the program.
     status: c_int,
 }
 
-/// Runs `program` with `arguments` (the first is its own name) and `environment`, and waits until
-/// it ends. Bytes that the program writes to descriptor 3 are stored in `answer`, as far as they
-/// fit. Returns the number of stored bytes.
+/// Runs `program` and waits until it ends. The first argument is the program's own name. Bytes that
+/// the program writes to descriptor 3 are stored in `answer`, as far as they fit. Returns the
+/// number of stored bytes.
 ///
 /// # Errors
 /// Returns the `errno` of the system call that failed, or `EIO` if the program did not end with
@@ -92,7 +89,6 @@ pub fn run(
     }))
 }
 
-/// Starts the go-between and waits until it has ended.
 fn send(errand: &mut Errand, stack: usize) -> Result<(), i32> {
     let before = set_mask(ALL_SIGNALS);
     let errand: *mut Errand = errand;
@@ -107,14 +103,13 @@ fn send(errand: &mut Errand, stack: usize) -> Result<(), i32> {
     if made < 0 { Err(-made as i32) } else { Ok(()) }
 }
 
-/// Runs in the go-between: starts the program and waits for it.
+/// Runs in the go-between.
 ///
 /// # Safety
 /// `errand` must be the pointer that `send` passed.
 unsafe extern "C" fn go_between(errand: *mut Errand) -> ! {
-    // If the host ignores SIGCHLD, the kernel reaps children by itself, and would reap the program
-    // before the wait. The table of handlers is a copy, so changing it here does not affect the
-    // host.
+    // If the host ignores SIGCHLD, the kernel would reap the program before the wait. The table of
+    // handlers is a copy, so changing it here does not affect the host.
     set_default(libc::SIGCHLD);
     // SAFETY: by contract, `errand` is valid. Only the process that becomes the program uses the
     // second stack, until its `execve`.
@@ -174,8 +169,7 @@ fn set_default_if_handled(signal: c_int) {
     let call = [signal.into(), 0, &raw mut action as c_long, SET_BYTES as c_long];
     // SAFETY: `action` is at least as large as what the kernel writes.
     let known = unsafe { raw(libc::SYS_rt_sigaction, call) } == 0;
-    // The first word is the handler on all architectures that we know. 0 is SIG_DFL and 1 is
-    // SIG_IGN, so a larger number is a function.
+    // The first word is the handler on the supported architectures. 0 is SIG_DFL and 1 is SIG_IGN.
     if known && action[0] > 1 {
         set_default(signal);
     }

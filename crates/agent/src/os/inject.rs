@@ -1,15 +1,14 @@
 //! Panics or raises signals on demand. With this, tests check that no internal error of the agent
-//! reaches the host. This file is compiled only with the feature `inject-panics`, which no release
-//! enables.
+//! reaches the host. The feature `inject-panics`, which no release enables, compiles this file.
 //!
 //! `COUNTERPOINT_INJECT=NAME:ACTION` names a point (a place in the agent's code, marked by
 //! `point!`) and an action. The action `panic` panics each time the agent reaches the point. The
 //! action `signal` raises SIGUSR2 when the point is reached for the first time, as if a signal had
-//! arrived at exactly that instruction. The library exports the list of points, so that a test can
-//! try all of them.
+//! arrived at that instruction. The library exports the list of points, so that a test can try all
+//! of them.
 //!
 //! If `COUNTERPOINT_INJECT_LOG=FILE` is set, the name of each point is appended to the file when a
-//! process first reaches the point. A test can then try only the points that its programs reach.
+//! process first reaches the point.
 
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -61,8 +60,7 @@ static CHOSEN: AtomicU32 = AtomicU32::new(UNKNOWN);
 static SIGNALS: AtomicBool = AtomicBool::new(false);
 static REACHED: AtomicU32 = AtomicU32::new(0);
 
-/// Called when the agent reaches `point`. Performs the requested action if the environment names
-/// this point.
+/// Performs the requested action if the environment names this point.
 #[inline(never)]
 pub fn reach(point: Point) {
     log(point);
@@ -88,12 +86,12 @@ pub fn reach(point: Point) {
     }
 }
 
-/// The points that this process has logged: one bit for each point.
+/// One bit for each point that this process has logged.
 static LOGGED: [AtomicU32; NAMES.len().div_ceil(32)] =
     [const { AtomicU32::new(0) }; NAMES.len().div_ceil(32)];
 
-/// Appends the point's name to the file of `COUNTERPOINT_INJECT_LOG`, if the process reaches the
-/// point for the first time. This function changes neither `errno` nor the host's open descriptors.
+/// Appends the point's name to the file of `COUNTERPOINT_INJECT_LOG` at the first call. Changes
+/// neither `errno` nor the host's open descriptors.
 fn log(point: Point) {
     let (word, bit) = (point as usize / 32, 1 << (point as u32 % 32));
     if LOGGED[word].fetch_or(bit, Ordering::Relaxed) & bit != 0 || crate::os::sys::has_more_rights()

@@ -1,10 +1,9 @@
 //! Allocates heap memory that is kept until the process ends.
 //!
-//! If a host is built with LeakSanitizer, that tool reports heap memory that no pointer reaches. It
-//! looks for pointers in the writable data of each library, on stacks and on the heap, but not in
-//! anonymous mappings, where most of our state is ([`crate::process::part`],
-//! [`crate::recorder::thread`]). [`keep`] therefore links everything that is never freed into one
-//! list, whose head is in this library's writable data.
+//! LeakSanitizer reports heap memory that no pointer reaches. It looks for pointers in the writable
+//! data of each library, on stacks and on the heap, but not in anonymous mappings, where most of
+//! our state is. [`keep`] therefore links everything that is never freed into one list, whose head
+//! is in this library's writable data.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -19,7 +18,6 @@ struct Kept<T> {
 
 static NEWEST: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Moves `value` to the heap and keeps it until the process ends. May be called on any thread.
 pub fn keep<T: 'static>(value: T) -> &'static T {
     let node = Box::into_raw(Box::new(Kept { before: ptr::null_mut(), value }));
     let mut before = NEWEST.load(Ordering::Relaxed);

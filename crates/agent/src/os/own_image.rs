@@ -1,8 +1,8 @@
 //! Makes this library's own code, data and stack present in memory, so that a counter of page
-//! faults counts only page faults of the program.
+//! faults counts those of the program.
 //!
 //! The kernel maps a page of a library when the page is first used. The recorder may use a page for
-//! the first time inside of an open call, while the call's counters are running:
+//! the first time while an open call's counters are running:
 //!
 //! ```text
 //!  counters read ─► the program's op … a hook of ours: code, or a table, that was not used before ─► counters read
@@ -20,8 +20,7 @@ use crate::os::{elf, sys};
 
 const PT_LOAD: u32 = 1;
 const PT_GNU_RELRO: u32 = 0x6474_E552;
-/// The flag of a writable segment, in the word of a program header that contains the type and the
-/// flags.
+/// The flag of a writable segment, in the word of a program header that contains type and flags.
 const PF_W: u64 = 2 << 32;
 const PAGE: usize = 4096;
 
@@ -29,7 +28,7 @@ const PAGE: usize = 4096;
 static DATA: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 unsafe extern "C" {
-    /// The address of this library's ELF header, defined by the linker.
+    /// This library's ELF header, defined by the linker.
     #[link_name = "__ehdr_start"]
     static HEADER: u8;
 }
@@ -42,7 +41,7 @@ pub fn make_present() {
     let range =
         |header: &[u64; 7]| base + header[2] as usize..base + (header[2] + header[5]) as usize;
     let of_kind = |kind: u32| headers.iter().filter(move |header| header[0] as u32 == kind);
-    // These ranges have already been written to by the dynamic linker, and are read-only now.
+    // The dynamic linker has written to these ranges, and they are read-only now.
     let relocated: Vec<Range<usize>> = of_kind(PT_GNU_RELRO).map(range).collect();
     for header in of_kind(PT_LOAD) {
         let whole = range(header);
@@ -70,7 +69,6 @@ pub fn make_own() {
     }
 }
 
-/// Writes to the stack `BYTES` bytes below the caller's frame, so that this page is present.
 #[inline(never)]
 pub fn touch_stack<const BYTES: usize>() {
     let mut frame = MaybeUninit::<[u8; BYTES]>::uninit();
@@ -81,15 +79,14 @@ pub fn touch_stack<const BYTES: usize>() {
     black_box(&mut frame);
 }
 
-/// Makes the pages of a mapped range present, for reading or writing.
 fn populate(start: usize, end: usize, for_writing: bool) {
     let start = start / PAGE * PAGE;
     let bytes = end.next_multiple_of(PAGE) - start;
-    // If there is no memory for the pages, a later use may cause a page fault, as it would without
-    // this function. Kernels before Linux 5.14 cannot populate pages and return EINVAL; each page
-    // is touched instead. But newer kernels also return EINVAL, namely for a page that may not be
-    // read or not be written, and touching such a page would end the program. A call with an empty
-    // range distinguishes the two cases: only a kernel before 5.14 returns EINVAL for it.
+    // Without memory for the pages, a later use may cause a page fault. Kernels before Linux 5.14
+    // cannot populate pages and return EINVAL; each page is touched instead. But newer kernels also
+    // return EINVAL for a page that may not be read or not be written, and touching such a page
+    // would end the program. A call with an empty range distinguishes the two cases: only a kernel
+    // before 5.14 returns EINVAL for it.
     let is_invalid = |bytes| sys::populate(start, bytes, for_writing) == Err(libc::EINVAL);
     if is_invalid(bytes) && is_invalid(0) {
         (start..end).step_by(PAGE).for_each(|at| touch(at, for_writing));
@@ -136,7 +133,6 @@ mod tests {
         faults() - before
     }
 
-    /// Forks a child that waits for a signal.
     fn waiting_child() -> libc::pid_t {
         // SAFETY: the child only makes system calls.
         unsafe {
@@ -158,7 +154,6 @@ mod tests {
         children.push(waiting_child());
         make_own();
         assert_eq!(write_each_page(), 0);
-        // On a kernel that cannot populate pages, each page is touched instead.
         children.push(waiting_child());
         let table = &raw const TABLE as usize;
         (table..table + TABLE.len()).step_by(PAGE).for_each(|at| touch(at, true));
@@ -173,8 +168,7 @@ mod tests {
         }
     }
 
-    /// The test would crash if `populate` wrote to the page that was made read-only, or read the
-    /// page that was made unreadable.
+    /// The test would crash if `populate` wrote to the read-only page or read the unreadable one.
     #[test]
     fn what_may_not_be_used_is_left_alone() {
         let at = sys::map_zeros(PAGE).expect("a page") as usize;

@@ -2,10 +2,9 @@
 //!
 //! The agent's functions are called on the program's stacks, and some of these are small: a thread
 //! may have 16 KiB, and the memory below a stack for `makecontext` or `sigaltstack` often is the
-//! program's own data, without a guard page. So the agent uses at most 1 KiB of the program's stack,
-//! except in code that runs profiler plugins (`cargo xtask tidy --built` checks this in the machine
-//! code, and lists the exceptions). Work that needs more (attaching a
-//! thread, appending a page, registering modules, looking at files) runs on a private mapping:
+//! program's own data, without a guard page. So the agent uses at most 1 KiB of the program's stack
+//! (`cargo xtask tidy --built` checks this in the machine code, and lists the exceptions). Longer
+//! work runs on a private mapping:
 //!
 //! ```text
 //!  the program's stack          our mapping
@@ -25,14 +24,12 @@
 //!   debuggers, the unwind table of the switch says where the program's stack continues.
 //! * Calls and returns stay balanced, so the switch works with shadow stacks (CET).
 //! * A stack is used by one thread at a time. Afterwards, it is kept for the next thread; at most
-//!   one unused stack is kept, and others are unmapped. The agent does not store which thread uses
-//!   a stack, so a forked child has nothing to correct. If the child was forked while another
-//!   thread used the only stack, it maps a new one. A child of `vfork` shares its parent's memory,
-//!   and takes and gives back stacks like a thread of the parent.
-//! * If the stack pointer moves to another stack that happens to be near, valgrind regards this as
-//!   growth of the old stack, and regards the memory in between as lost. So under valgrind, a stack
-//!   is mapped far from all other memory. (valgrind could be informed about each stack instead, but
-//!   then its tool drd fails.)
+//!   one unused stack is kept. The agent does not store which thread uses a stack, so a forked
+//!   child has nothing to correct. A child of `vfork` shares its parent's memory, and takes and
+//!   gives back stacks like a thread of the parent.
+//! * valgrind regards a switch to a near stack as growth of the old stack, and the memory in
+//!   between as lost. So under valgrind, a stack is mapped far from all other memory. (valgrind
+//!   could be informed about each stack instead, but then its tool drd fails.)
 //! * ThreadSanitizer sees what libc's functions read and write for us, but not the atomic
 //!   operations that hand a stack or a page from one thread to another. So the agent tells it to
 //!   ignore work on our stacks ([`annotate_by`]).
@@ -44,27 +41,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::os::sys::{self, SignalsBlocked};
 
 /// The size of a stack in bytes, including the guard page below it. Only the parts that are used
-/// take physical memory. Stacks are at addresses that are multiples of this size, so the stack that
-/// an address belongs to can be computed.
+/// take physical memory. Stacks are at multiples of this size, so the stack that an address belongs
+/// to can be computed.
 const BYTES: usize = 256 * 1024;
 /// The size in bytes of the guard page, which cannot be accessed.
 const GUARD: usize = 4096;
 
-/// The unused stack that is kept; 0 if there is none.
+/// The unused stack that is kept, or 0.
 static FREE: AtomicUsize = AtomicUsize::new(0);
-/// The stacks in use; 0 in unused elements. If more than 64 stacks are in use at the same time,
-/// [`is_ours`] does not recognise the others; nested work on them then takes a further stack.
+/// The stacks in use; 0 in unused elements. [`is_ours`] does not recognise stacks beyond these 64;
+/// nested work on them then takes a further stack.
 static USED: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
 /// The type of ThreadSanitizer's functions that take the file (null if it is not known) and the
 /// line of the caller.
 pub type Annotate = unsafe extern "C" fn(*const c_char, i32);
 
-/// The functions that are called before and after work on one of our stacks; 0 if there are none.
+/// The functions that are called before and after work on one of our stacks, or 0.
 static BEFORE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 static AFTER: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Stores functions that are called before and after all further work on our stacks. Must be called
+/// Stores functions that are called before and after further work on our stacks. Must be called
 /// while the process has only one thread, and not on our stack.
 ///
 /// # Safety
@@ -146,14 +143,13 @@ unsafe extern "C" {
     fn cp_own_stack(data: *mut c_void, function: unsafe extern "C" fn(*mut c_void), top: usize);
 }
 
-/// The data that is passed to the other stack and back.
 struct Errand<F, T> {
     body: Option<F>,
     result: Option<T>,
 }
 
-/// Runs `body` on a separate stack of the agent, and returns its result. `body` must not panic, and
-/// must not call the program's code. Signals are blocked while it runs.
+/// Runs `body` on a separate stack. `body` must not panic, and must not call the program's code.
+/// Signals are blocked while it runs.
 ///
 /// # Errors
 /// Returns the `errno` with which no stack could be mapped; `body` has then not run.
@@ -167,8 +163,7 @@ pub fn run<T, F: FnOnce() -> T>(body: F) -> Result<T, i32> {
     errand.result.ok_or(libc::EIO)
 }
 
-/// Does the work of [`run`] that does not depend on the types of body and result: calls
-/// `function(data)` on a stack of ours.
+/// The part of [`run`] that does not depend on the types of body and result.
 ///
 /// # Safety
 /// It must be allowed to call `function` with `data` once, and `function` must not unwind.
@@ -202,8 +197,8 @@ unsafe fn switch(
     Ok(())
 }
 
-/// Runs an errand's body. If the body panicked, the process would end, because a panic cannot leave
-/// an `extern "C"` function.
+/// Runs an errand's body. A panic in it would end the process, because a panic cannot leave an
+/// `extern "C"` function.
 ///
 /// # Safety
 /// `data` must point to the errand.
@@ -214,7 +209,6 @@ unsafe extern "C" fn runner<T, F: FnOnce() -> T>(data: *mut c_void) {
     errand.result = errand.body.take().map(|body| body());
 }
 
-/// Returns an address on the current stack.
 #[inline(always)]
 fn here() -> usize {
     let marker = 0u8;
@@ -242,7 +236,6 @@ fn give_back(stack: usize) {
     }
 }
 
-/// Maps a stack at a multiple of its size.
 fn map() -> Result<usize, i32> {
     let margin = margin();
     let whole = 2 * (BYTES + margin);
@@ -269,7 +262,7 @@ fn margin() -> usize {
 static REQUEST: [usize; 6] = [0x1001, 0, 0, 0, 0, 0];
 
 /// Makes a client request to valgrind: executes a sequence of instructions that changes nothing and
-/// that no compiler generates. Returns whether valgrind answered.
+/// that no compiler generates.
 fn runs_on_valgrind() -> bool {
     let mut answer = 0usize;
     #[cfg(target_arch = "x86_64")]

@@ -1,8 +1,7 @@
 //! Provides pages of memory for data that would take too much of the program's stack, on paths that
 //! are too hot to switch to another stack ([`super::own_stack`]). Unused pages are kept in a fixed
-//! number of places. Each thread looks at only a few of these places, so usually it takes one
-//! atomic operation to take a page, and one to give it back. A page that is given back is unmapped
-//! if none of the thread's places is free.
+//! number of places. Each thread looks at only a few of these, so usually it takes one atomic
+//! operation to take a page, and one to give it back.
 //!
 //! A page must be given back explicitly, because functions through which the program's exceptions
 //! pass must not need any clean-up (`adapters/iree/probe.rs` says why). If an exception does pass,
@@ -12,22 +11,19 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::os::sys;
 
-/// The size of a page in bytes.
 pub const BYTES: usize = 4096;
 
-/// Number of places for unused pages.
 const PLACES: usize = 64;
-/// Number of places that one thread looks at. A thread seldom uses more pages at the same time.
+/// Number of places that one thread looks at. A thread seldom uses more pages at once.
 const OF_THREAD: usize = 4;
 
-/// A place for an unused page; null if it has none. Each place has its own cache line, because
-/// different threads use the places.
+/// A place for an unused page, or null. Each place has its own cache line, because different
+/// threads use the places.
 #[repr(align(64))]
 struct Place(AtomicPtr<u8>);
 
 static FREE: [Place; PLACES] = [const { Place(AtomicPtr::new(std::ptr::null_mut())) }; PLACES];
 
-/// Returns the places that the calling thread looks at.
 #[inline(always)]
 fn places() -> impl Iterator<Item = &'static AtomicPtr<u8>> {
     // SAFETY: `pthread_self` has no preconditions.
@@ -55,7 +51,7 @@ fn map() -> Option<*mut u8> {
     sys::map_present(BYTES).ok()
 }
 
-/// Gives memory back.
+/// Gives memory back. Unmaps it if none of the thread's places is free.
 ///
 /// # Safety
 /// The memory must be from [`take`], and must not be used any more.
@@ -106,15 +102,13 @@ mod tests {
         again.iter().for_each(|page| unsafe { give_back(*page) });
     }
 
-    /// Returns whether there is memory at this address.
     fn is_mapped(page: *mut u64) -> bool {
         let mut present = 0u8;
         // SAFETY: `mincore` does not read the page, and writes one byte about it to `present`.
         unsafe { libc::mincore(page.cast(), BYTES, &mut present) == 0 }
     }
 
-    /// Gives the pages back in a forked child, where no other thread can map memory at the same
-    /// address.
+    /// Uses a forked child, where no other thread can map memory at the same address.
     #[test]
     fn a_page_for_which_no_place_is_free_is_unmapped() {
         let pages: [_; OF_THREAD + 1] = std::array::from_fn(|_| take::<u64>().expect("memory"));

@@ -1,7 +1,6 @@
 //! System calls for code that runs inside of other people's processes. The functions are no
 //! cancellation points, and keep no descriptor open longer than one operation. They may change
-//! `errno`, so their callers use [`ErrnoGuard`]. Memory can be read at addresses that may be
-//! invalid.
+//! `errno`, so their callers use [`ErrnoGuard`].
 //!
 //! | module | purpose |
 //! |---|---|
@@ -15,8 +14,7 @@
 use std::ffi::{CString, c_long};
 use std::os::unix::ffi::OsStringExt;
 
-/// Restores the thread's `errno` when dropped. A function that the host calls has such a guard if
-/// its work may change `errno`.
+/// Restores the thread's `errno` when dropped. Functions that the host calls need it.
 pub struct ErrnoGuard(i32);
 
 impl ErrnoGuard {
@@ -51,8 +49,8 @@ pub fn set_errno(value: i32) {
 }
 
 /// Makes a system call through `libc::syscall`, which is not a cancellation point. libc's `open`
-/// and `write` are cancellation points, and if the host cancels a thread, the unwinding must not
-/// pass through our frames.
+/// and `write` are, and if the host cancels a thread, the unwinding must not pass through our
+/// frames.
 macro_rules! syscall {
     ($number:expr $(, $argument:expr)*) => {{
         // SAFETY: each use passes the arguments that its system call documents, with pointers that
@@ -86,8 +84,8 @@ pub use processes::{
 pub use signals::SignalsBlocked;
 pub use untrusted::{AnyBytes, copy_memory, read_c_string, read_value};
 
-/// Writes `line` to stderr. To be used only for problems of which the user must be told at once, or
-/// that cannot be reported in the profile.
+/// Writes `line` to stderr. For problems of which the user must be told at once, or that cannot be
+/// reported in the profile.
 pub fn complain(line: &str) {
     let _ = syscall!(libc::SYS_write, 2, line.as_ptr(), line.len());
 }
@@ -97,8 +95,8 @@ pub fn lossy(bytes: Vec<u8>) -> String {
     std::ffi::OsString::from_vec(bytes).to_string_lossy().into_owned()
 }
 
-/// Converts text to a path for system calls. If the text contains a NUL byte, returns the empty
-/// path, which names no file.
+/// Converts text to a path for system calls. Text with a NUL byte gives the empty path, which names
+/// no file.
 pub fn path(text: String) -> CString {
     CString::new(text).unwrap_or_default()
 }

@@ -1,6 +1,5 @@
-//! Measures the processor time that this library uses before calls can be recorded: for its
-//! constructor, to load the run, and to register libraries and their names. The time for attaching
-//! a thread is measured elsewhere, for each thread.
+//! Measures the processor time that this library uses outside of calls: for its constructor, to
+//! load the run, and to register libraries. The time for attaching a thread is measured elsewhere.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -12,7 +11,7 @@ static CONSTRUCTOR_NS: AtomicU64 = AtomicU64::new(0);
 static AFTER_READING_TICKS: AtomicU64 = AtomicU64::new(0);
 static LOADING_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The process that has spent this time. In a forked child, [`so_far`] returns 0 for these costs.
+/// The process that has spent this time. Forked children have other ids.
 static OF: AtomicU32 = AtomicU32::new(0);
 
 fn timed<T>(sum: &AtomicU64, body: impl FnOnce() -> T) -> T {
@@ -32,19 +31,17 @@ pub fn of_loading<T>(body: impl FnOnce() -> T) -> T {
     timed(&LOADING_NS, body)
 }
 
-/// Adds processor time that other parts of Counterpoint used for the same purpose, such as the hook
-/// that Python programs load.
+/// Adds processor time that other parts of Counterpoint used for loading, such as the hook for
+/// Python programs.
 pub fn add(cpu_ns: u64) {
     LOADING_NS.fetch_add(cpu_ns, Ordering::Relaxed);
 }
 
-/// Stores how many ticks longer other code takes immediately after counters were read, which
-/// calibration measures.
+/// Stores how many ticks longer other code takes immediately after counters were read.
 pub fn set_after_reading(ticks: u64) {
     AFTER_READING_TICKS.store(ticks, Ordering::Relaxed);
 }
 
-/// Returns the costs up to now.
 pub fn so_far() -> ProcessCost {
     let mine = OF.load(Ordering::Relaxed) == sys::process_id();
     let own = |sum: &AtomicU64| if mine { sum.load(Ordering::Relaxed) } else { 0 };
@@ -56,8 +53,7 @@ pub fn so_far() -> ProcessCost {
     }
 }
 
-/// Returns the costs at the end of the process or of a session, and resets them for the next
-/// session.
+/// Returns the costs, and resets them for the next session.
 pub fn take(process_ends: bool) -> ProcessCost {
     let process_cpu_ns = if process_ends { record::clock::process_cpu_ns() } else { 0 };
     let cost = ProcessCost { process_cpu_ns, ..so_far() };

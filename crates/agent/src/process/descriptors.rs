@@ -1,12 +1,12 @@
-//! The descriptors of the counters that threads of this process have opened. A forked child
-//! inherits them and has to close them.
+//! The descriptors of the counters that threads of this process have opened. A forked child has to
+//! close the ones it inherits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::os::sys;
 use crate::process::lock;
 
-/// One bit for each descriptor.
+/// One bit for each descriptor below 65,536.
 static DESCRIPTORS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
 /// Stores whether a thread of this process has the counter `fd` open.
@@ -22,12 +22,10 @@ pub fn note(fd: i32, held: bool) {
     }
 }
 
-/// Called when a process creates its part of the profile. In a forked child, closes the inherited
-/// counters of the parent's threads. Otherwise they would continue to count these threads as long
-/// as the child lives.
+/// Called when a process creates its part of the profile. In a forked child, closes the counters of
+/// the parent's threads. Otherwise they would continue to count while the child lives.
 pub fn close_inherited() {
-    // In a later session of the same process, there is nothing to close: the other threads close
-    // their counters themselves.
+    // In a later session of the same process, the other threads close their counters themselves.
     if !lock::is_first_in_process() {
         return;
     }

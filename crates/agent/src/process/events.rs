@@ -1,9 +1,9 @@
-//! Files of events in this process's part of the profile. They contain the events that profiler
-//! plugins and PyTorch's profiler hand over. `plugin_host::stream` defines their format, and the
-//! commands of `counterpoint` convert them to activities and tracks of the profile.
+//! Files of events in this process's part of the profile: events of profiler plugins and of
+//! PyTorch's profiler. Their format is [`plugin_host::stream`].
 //!
-//! If the end of the stream is missing in a file, it was not written completely, for example
-//! because the process was killed. The commands then use the events in the file, and count a loss.
+//! If the end of the stream is missing, the file was not written completely, for example because
+//! the process was killed. The commands of `counterpoint` then use the events that are there, and
+//! count a loss.
 
 use std::ffi::CString;
 use std::io;
@@ -15,21 +15,19 @@ use record::meta::{events_name, trace_name};
 use crate::os::sys::{self, AppendError};
 use crate::process::part::Process;
 
-/// A file of events. Each write opens the file, appends to it and closes it again, because the
-/// program could close a descriptor that stays open and reuse its number.
+/// A file of events. Each write opens the file, appends to it and closes it, because the program
+/// could close a descriptor that stays open and reuse its number.
 #[derive(Debug)]
 pub struct EventsFile {
     process: Process,
-    /// Serial number of the part of the profile in which the file was created. If the process has
-    /// another serial number now, this is a forked child or another session.
+    /// Serial number of the part of the profile that contains the file.
     serial: u32,
     path: CString,
 }
 
-/// Begins a new file of events. It may contain at most `limit` bytes of events and names; `None`
-/// means no limit. The file is created at the first write of [`Writer`], which collects 64 KiB.
-/// `wrap` may add a layer around the file. Returns `None` if the process's part could not be
-/// created, which was counted as a loss then.
+/// Begins a new file of events, with at most `limit` bytes of events and names. The file is created
+/// at the first write of [`Writer`], which collects 64 KiB. `wrap` may add a layer around the file.
+/// Returns `None` if the process has no part.
 pub fn create<W: io::Write>(
     process: Process,
     limit: Option<u64>,
@@ -40,16 +38,14 @@ pub fn create<W: io::Write>(
     Some(Writer::new(wrap(EventsFile { process, serial: process.serial(), path }), limit))
 }
 
-/// Returns the path of a new trace file for a recording of PyTorch's profiler. PyTorch writes this
-/// file itself.
+/// Returns the path of a new trace file, which PyTorch's profiler writes itself.
 pub fn trace_path(process: Process) -> Option<CString> {
     let directory = &process.paths()?.directory;
     Some(sys::path(format!("{directory}/{}", trace_name(process.next_events()))))
 }
 
 impl io::Write for EventsFile {
-    /// Appends all of the bytes. If that fails, counts a loss; it is no loss if the file belongs to
-    /// another process or session.
+    /// Appends all of the bytes. A failed append counts a loss.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.process.serial() != self.serial {
             // In a forked child, and after a session has ended, the file's part does not belong to

@@ -1,5 +1,4 @@
-//! The hosts (kinds of profiled runtimes) whose adapters have found something to record, and their
-//! numbers in profiles.
+//! The hosts (kinds of profiled runtimes) of the adapters, and their numbers in profiles.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,17 +7,16 @@ use record::meta::Frame;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A host, and the data that is needed to write its description once into each part of a profile
-/// that this process creates.
+/// A host. Its description is written once into each part of a profile.
 #[derive(Debug)]
 pub struct Described {
     pub host: Host,
     /// The name of the host's op that allocates storage and whose arguments say how much; empty if
-    /// there is no such op.
+    /// there is none.
     pub allocates: &'static [u8],
-    /// The host's number plus one, or 0 before the host has a number.
+    /// The host's number plus one, or 0 before the host has one.
     number: AtomicU32,
-    /// Serial number of the part that contains the host's description.
+    /// Serial number of the part that contains the description.
     told: AtomicU32,
 }
 
@@ -28,14 +26,13 @@ impl Described {
         Self { host, allocates: &[], number, told }
     }
 
-    /// Sets the name of the op with which the host allocates storage.
     pub const fn allocating(mut self, op: &'static [u8]) -> Self {
         self.allocates = op;
         self
     }
 
-    /// Returns the host's number, which is the same in this process and in children that it forks
-    /// later. A host gets its number at the first call of this function.
+    /// Returns the host's number, which forked children keep. A host gets its number at the first
+    /// call.
     pub fn number(&self) -> u8 {
         let mut number = self.number.load(Ordering::Relaxed);
         if number == 0 {

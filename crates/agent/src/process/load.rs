@@ -1,5 +1,4 @@
-//! Loads the run (the contents of the run file) that the environment asks for. The first thread
-//! that has something to record does this.
+//! Loads the run (the contents of the run file) that the environment asks for.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,19 +10,18 @@ use crate::state::run::{self, Run};
 use crate::state::{epoch, run_file, source};
 
 /// 0 before loading. [`LOADED`] once the run is loaded or cannot be loaded. Otherwise, the thread
-/// that is loading the run: the process id in the upper half, and the thread id in the lower half.
+/// that is loading: the process id in the upper half, the thread id in the lower half.
 static LOADING: AtomicU64 = AtomicU64::new(0);
 const LOADED: u64 = u64::MAX;
 
-/// Marks loading as done. Called when a session has set its own run.
+/// Called when a session has set its own run.
 pub fn note_loaded() {
     LOADING.store(LOADED, Ordering::Release);
 }
 
 /// Returns the run, and loads it if necessary. Returns `None` if nothing is being recorded, in a
-/// signal handler that has interrupted the loading, or if the run cannot be loaded. In the last
-/// case, the failure usually cannot be reported anywhere, and the process continues as if the agent
-/// were absent.
+/// signal handler that has interrupted the loading, or if the run cannot be loaded. The last
+/// failure usually cannot be reported anywhere.
 pub fn load() -> Option<&'static Run> {
     if !epoch::wanted() {
         return None;
@@ -38,11 +36,10 @@ pub fn load() -> Option<&'static Run> {
         match LOADING.compare_exchange(holder, me, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => break,
             Err(LOADED) => return run::current(),
-            // This is a signal handler that has interrupted this thread while it was loading the
-            // run. The thread must not wait for itself.
+            // A signal handler has interrupted this thread in the loading. The thread must not wait
+            // for itself.
             Err(other) if other == me => return None,
-            // This is a forked child, and the thread that was loading the run exists only in the
-            // parent. This thread loads it instead.
+            // This is a forked child, and the loading thread exists only in the parent.
             Err(other) if other >> 32 != me >> 32 => holder = other,
             Err(_) => {
                 holder = 0;
@@ -62,8 +59,8 @@ pub fn load() -> Option<&'static Run> {
     run::current()
 }
 
-/// Reads the run file. If an adapter asks for a profile in its own way (a source of runs), has it
-/// make the run file first.
+/// Reads the run file. An adapter that asks for a profile in its own way (a source of runs) makes
+/// this file first.
 fn read() -> Option<Run> {
     // SAFETY: only this thread loads the run, and no other thread reads the path before this thread
     // is done.

@@ -1,14 +1,12 @@
-//! The process's lock. A thread holds it while it changes data that all threads use: for example,
-//! while it creates the process's part of the profile, registers a library, or writes a name to the
-//! profile.
+//! The process's lock. A thread holds it while it changes data that all threads use.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::os::sys;
 
 /// Two words in memory that is zeroed in a forked child. The first word is the id of the thread
-/// that has the lock, or 0 while the lock is free. The second word is 1 once the process has closed
-/// its inherited counters.
+/// that has the lock, or 0 while the lock is free. The second word is 1 after the first call of
+/// [`is_first_in_process`].
 static WORDS: AtomicPtr<[AtomicU32; 2]> = AtomicPtr::new(std::ptr::null_mut());
 const BYTES: usize = 4096;
 
@@ -28,13 +26,13 @@ fn words() -> Result<&'static [AtomicU32; 2], i32> {
     Ok(unsafe { &*at })
 }
 
-/// Returns true for the first caller in this process. A forked child is a new process in this
-/// sense.
+/// Returns true at the first call in this process, or if that is not known. A forked child counts
+/// as a new process.
 pub fn is_first_in_process() -> bool {
     words().map_or(true, |[_, done]| done.swap(1, Ordering::Relaxed) == 0)
 }
 
-/// The right of this thread to the process's lock, until this value is dropped.
+/// The process's lock, until this value is dropped.
 pub struct Lock {
     word: &'static AtomicU32,
     /// Unblocks the signals when dropped. This happens after `Lock::drop` has released the lock.
@@ -42,9 +40,8 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Waits for the lock, without a time limit. Returns `None` if the words could not be mapped.
-    /// Also returns `None` if this thread already has the lock, because the caller runs in a signal
-    /// handler that has interrupted it.
+    /// Waits for the lock, without a time limit. Returns `None` if the words could not be mapped,
+    /// or if this thread already has the lock (in a signal handler).
     pub fn take() -> Option<Self> {
         let [word, _] = words().ok()?;
         let me = sys::thread_id();

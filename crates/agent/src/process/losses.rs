@@ -9,7 +9,7 @@ use crate::os::sys;
 use crate::process::part::Process;
 use crate::state::{run, run_file, source};
 
-/// Counts a loss of this process, if the process already has a row of its own.
+/// Counts a loss if the process already has a row of its own.
 #[cold]
 #[inline(never)]
 pub fn lose(loss: Loss, count: u64, errno: i32) {
@@ -18,9 +18,8 @@ pub fn lose(loss: Loss, count: u64, errno: i32) {
     }
 }
 
-/// Calls `body` with the run's own row of losses in the pool, which all processes of the run share.
-/// Also works in a process that never loads the run. Neither allocates heap memory nor locks. If no
-/// run is loaded, does nothing without a run file, or if an adapter makes that file.
+/// Calls `body` with the run's own row of losses, which all processes of the run share. Works in a
+/// process that never loads the run, if it has a run file. Neither allocates heap memory nor locks.
 pub fn with_run_row(body: impl FnOnce(&Row)) {
     if let Some(run) = run::current() {
         return body(run.pool.run_row());
@@ -28,7 +27,7 @@ pub fn with_run_row(body: impl FnOnce(&Row)) {
     if !run_file::is_asked_for() || source::current().is_some() {
         return;
     }
-    // If there is no memory for a separate stack, the loss is not counted.
+    // Without memory for a separate stack, the loss is not counted.
     let _ = own_stack::run(|| {
         // SAFETY: without a source of runs, only the constructor writes the path, and the
         // constructor ran before.

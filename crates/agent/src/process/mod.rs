@@ -5,13 +5,14 @@
 //! | [`part`] | a process's row of losses and part of the profile; made again after a fork |
 //! | [`events`] | writes files of events to the process's part |
 //! | [`plugins`] | stores which profiler plugins are loaded into the process |
+//! | [`plugin_ids`] | pushes ids of ops to profiler plugins |
 //! | [`program`] | calls a function before the program's `main` |
 //! | [`hosts`] | gives numbers to hosts that were seen, and writes their descriptions |
 //! | [`names`] | stores the names and ids of libraries and exports, for all adapters |
 //! | [`losses`] | counts losses |
 //! | [`panics`] | catches internal panics, and switches the agent off after one |
 //! | [`load`] | loads the run when there is something to record |
-//! | [`cost`] | measures the processor time that the library uses before the first call |
+//! | [`cost`] | measures the processor time that the library uses outside of calls |
 //! | [`thread_times`] | writes the processor times of all threads at the end of the process |
 //! | [`lock`] | the process's lock |
 //! | [`descriptors`] | knows the counters that a forked child inherits and has to close |

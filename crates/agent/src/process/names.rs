@@ -1,8 +1,8 @@
 //! The names and ids of libraries and exports, for all adapters.
 //!
-//! Ids are unique in a process and its forked children, even if different adapters take them. The
-//! names of a library are kept until the process ends, because a forked child has to write them to
-//! its own part of the profile, and the library's own memory is gone once the library is unloaded.
+//! Adapters share the ids, and a forked child keeps those of its parent. The names of a library are
+//! kept until the process ends, because a forked child has to write them to its own part of the
+//! profile, and the library may be unloaded by then.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -12,9 +12,9 @@ use record::wire::xxh64;
 use crate::process::hosts::Described;
 use crate::process::lock::Lock;
 
-/// A distinct library that this process, or the parent that it was forked from, has registered: a
-/// node of a list. Nodes are never freed, and new ones are only added at the front. So the list can
-/// be read without a lock, even in a child that was forked during a change.
+/// A distinct library that this process or its parent has registered: a node of a list. Nodes are
+/// never freed, and new ones are added at the front. So the list can be read without a lock, even
+/// in a child that was forked during a change.
 struct Known {
     /// Hash of the library's metadata, except ids and time.
     identity: u64,
@@ -38,27 +38,24 @@ fn known() -> impl Iterator<Item = &'static Known> {
     })
 }
 
-/// Takes `count` export ids for something other than functions of a library, such as ops. Returns
-/// the first id.
+/// Takes `count` export ids for something other than functions, such as ops. Returns the first id.
 pub fn take_exports(count: u32) -> u32 {
     NEXT_EXPORT.fetch_add(count, Ordering::Relaxed)
 }
 
-/// Takes a library id for something other than a library that has exports, such as a virtual
-/// machine.
+/// Takes a library id for something without exports, such as a virtual machine.
 pub fn take_library() -> u32 {
     NEXT_LIBRARY.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Calls `body` with the host and the metadata frame of each known library.
 pub fn for_each_known(mut body: impl FnMut(&Described, &[u8])) {
     known().for_each(|known| body(known.host, &known.frame));
 }
 
 /// Assigns ids to a library and its exports. If an equal library was seen before (a module that was
 /// loaded again), this library gets the same export ids, and the function returns `None`.
-/// Otherwise, the function stores the library and returns its metadata frame. The caller must write
-/// this frame to the profile, after the description of the library's host.
+/// Otherwise, it returns the library's metadata frame. The caller must write this frame to the
+/// profile, after the description of the library's host.
 pub fn remember(
     library: &mut Library,
     host: &'static Described,

@@ -1,4 +1,4 @@
-//! Catches internal panics before they reach the host. After a panic, switches the agent off.
+//! Catches internal panics before they reach the host, and switches the agent off.
 
 use model::Loss;
 
@@ -8,7 +8,7 @@ use crate::process::losses;
 use crate::process::part::Process;
 use crate::state::{epoch, run, run_file};
 
-/// Runs agent code that might panic. If it panics, switches the agent off and returns `None`.
+/// Runs agent code that might panic. After a panic, switches the agent off and returns `None`.
 /// `body` must not call the host's code, because the agent must not catch the host's exceptions.
 #[inline(always)]
 pub fn guarded<T>(body: impl FnOnce() -> T) -> Option<T> {
@@ -21,9 +21,9 @@ pub fn guarded<T>(body: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// Does what [`guarded`] does, on a separate stack of the agent ([`own_stack`]), for work that
-/// needs more than 1 KiB of stack. Also returns `None` if there is no memory for such a stack.
-/// Signals are blocked during the work.
+/// Does what [`guarded`] does on a separate stack ([`own_stack`]), for work that needs more than 1
+/// KiB of stack. Also returns `None` if there is no memory for such a stack. Signals are blocked
+/// during the work.
 #[inline(always)]
 pub fn guarded_apart<T>(body: impl FnOnce() -> T) -> Option<T> {
     own_stack::run(|| guarded(body)).ok().flatten()
@@ -37,8 +37,7 @@ fn caught(panic: Box<dyn std::any::Any + Send>) {
     let _errno = ErrnoGuard::new();
     switch_off_after_error();
 }
-/// Switches the agent off after an internal error, and counts the loss if the agent was not off
-/// before.
+/// Counts a loss, unless the agent was off before or nothing was recorded.
 fn switch_off_after_error() {
     let before = epoch::switch_off();
     if before == epoch::OFF || before == epoch::IDLE && !run_file::is_asked_for() {

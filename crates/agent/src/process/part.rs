@@ -2,8 +2,8 @@
 //! (a directory with this process's files).
 //!
 //! The words that describe both ([`PartWords`]) are in memory that is zeroed in a forked child. So
-//! the child finds at its first recorded call that it has neither a row nor a part, and creates
-//! them. It never writes to its parent's part.
+//! the child finds at its first recorded call that it has neither, and creates them. It does not
+//! write to its parent's part.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -25,7 +25,7 @@ use crate::process::{cost, descriptors, names, thread_times};
 use crate::state::part_words::{NAMED, PartWords, Paths, READY};
 use crate::state::run::Run;
 
-/// This process, which has a row and can record.
+/// This process, which has a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
     state: &'static PartWords,
@@ -33,8 +33,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Returns this process. If it has no row and no part yet (at the first executable, or at the
-    /// first call after a fork), creates them first.
+    /// Returns this process. Creates its row and its part first, if they do not exist yet (at the
+    /// first executable, or at the first call after a fork).
     pub fn current(run: &'static Run) -> Option<Self> {
         let process = Self { state: run.part, run };
         if process.state.ready.load(Ordering::Acquire) != READY {
@@ -44,15 +44,13 @@ impl Process {
         Some(process)
     }
 
-    /// Does what [`Process::current`] does, for a caller that has the lock.
     pub fn current_locked(run: &'static Run, _: &Lock) -> Option<Self> {
         let process = Self { state: run.part, run };
         process.start();
         (process.state.ready.load(Ordering::Relaxed) == READY).then_some(process)
     }
 
-    /// Returns this process if it already has a row. Takes no lock, so it can be used in signal
-    /// handlers and to count losses.
+    /// Returns this process if it already has a row. Takes no lock, so signal handlers can call it.
     pub fn existing(run: &'static Run) -> Option<Self> {
         let state = run.part;
         (state.ready.load(Ordering::Acquire) >= NAMED).then_some(Self { state, run })
@@ -94,8 +92,8 @@ impl Process {
             program: sys::lossy(sys::read_link(c"/proc/self/exe").unwrap_or_default()),
             arguments: arguments(),
         }));
-        // `/proc/self/environ` contains the environment with which the process was started. The
-        // present environment is not read, because threads of the program may be changing it.
+        // The environment with which the process was started. The present environment is not read,
+        // because threads of the program may be changing it.
         let environment = sys::read_file(c"/proc/self/environ").unwrap_or_default();
         if let Some(job) = Job::of(variables_in(&environment)) {
             self.append(&Frame::Job(job));
@@ -113,10 +111,9 @@ impl Process {
         state.ready.store(READY, Ordering::Release);
     }
 
-    /// Creates the directory of the part. Its name contains a number, the generation. Generations
-    /// are tried in ascending order, and the first one whose directory does not exist yet is used.
-    /// The first process that records into a profile also creates the directory that contains all
-    /// parts.
+    /// Creates the directory of the part, with the lowest number (*generation*) that is not taken
+    /// yet. The first process that records into a profile also creates the directory that contains
+    /// all parts.
     fn make_part(&self, pid: u32, start_time: u64) -> (u32, Result<Paths, i32>) {
         let parts = format!("{}/{PARTS_NAME}", self.run.profile);
         let (mut generation, mut tried) = (0, false);
@@ -144,7 +141,6 @@ impl Process {
         (0, Err(libc::EEXIST))
     }
 
-    /// Returns the process's row in the table of losses.
     pub fn row(&self) -> &'static Row {
         self.run.pool.row(self.row_number())
     }
@@ -153,7 +149,6 @@ impl Process {
         self.run
     }
 
-    /// Returns the index of the process's row in the table of losses.
     pub fn row_number(&self) -> u32 {
         self.state.row.load(Ordering::Relaxed)
     }
@@ -188,7 +183,7 @@ impl Process {
         self.state.next_events.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Appends frames to the part's file of loops. A failure is counted as a loss.
+    /// Appends frames to the part's file of loops. A failed write is counted as a loss.
     pub fn append_loops(&self, frames: &[u8]) -> Result<(), AppendError> {
         let paths = self.paths().ok_or(AppendError::Errno(libc::ENOENT))?;
         sys::append(&paths.loops, frames).inspect_err(|error| match error {
@@ -205,20 +200,18 @@ impl Process {
         sys::append(&sys::path(format!("{part}{name}")), bytes)
     }
 
-    /// Returns true at the first call for this part, which its first calibrating thread makes.
+    /// Returns true at the first call for this part.
     pub fn is_first_to_calibrate(&self) -> bool {
         self.state.calibrated.swap(1, Ordering::Relaxed) == 0
     }
 
-    /// Returns the serial number of the process's part, which differs between all parts that this
-    /// process and its ancestors have made. It is stored where the agent must remember which part
-    /// already contains a metadata frame.
+    /// Returns the serial number of the part, which differs between the parts that this process and
+    /// its ancestors have made. With it, the agent remembers which part already contains a frame.
     #[inline(always)]
     pub fn serial(&self) -> u32 {
         self.state.serial.load(Ordering::Relaxed)
     }
 
-    /// Appends a frame to the part's metadata.
     pub fn append(&self, frame: &Frame) {
         self.append_bytes(&frame.to_bytes());
     }
@@ -241,15 +234,13 @@ impl Process {
         }
     }
 
-    /// Counts a thread that has been detached and has appended its last page, which took `cpu_ns`
-    /// of processor time.
+    /// Counts a detached thread that has appended its last page, in `cpu_ns` of processor time.
     pub fn note_leaving(&self, cpu_ns: u64) {
         self.state.leaving_pages.fetch_add(1, Ordering::Relaxed);
         self.state.leaving_ns.fetch_add(cpu_ns, Ordering::Relaxed);
     }
 
-    /// Called at the orderly end of the process. Appends the cost of detaching its threads, its
-    /// threads' processor times, its own costs, and the second snapshot of its clocks.
+    /// Called at the orderly end of the process.
     pub fn at_exit(&self) {
         self.finish(true);
     }
@@ -260,8 +251,8 @@ impl Process {
             let cpu_ns = self.state.leaving_ns.load(Ordering::Relaxed);
             self.append(&Frame::Leaving(Leaving { pages, cpu_ns }));
         }
-        // The process's processor time is read before the threads' times. The part of it that is in
-        // no thread's time belongs to threads that have ended.
+        // The process's time is read before the threads' times. The difference belongs to threads
+        // that have ended.
         let cost = cost::take(process_ends);
         if let Some(threads) = thread_times::read() {
             self.append(&Frame::Threads(threads));
@@ -273,8 +264,7 @@ impl Process {
     /// Ends the part at the end of a session, so that the command that collects the profile does
     /// not have to wait until the process ends.
     pub fn leave(&self) {
-        // The program continues, so the processor time that it has used up to now is not that of
-        // its recorded part.
+        // The program continues, so its processor time up to now is not that of its recorded part.
         self.finish(false);
         self.row().left.store(1, Ordering::Release);
     }

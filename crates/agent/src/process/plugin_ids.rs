@@ -1,11 +1,9 @@
 //! Ids of ops for the profiler plugins that record (`run --plugin-ids`). The agent pushes an id to
-//! the plugins when an op begins, and pops it when the op ends. A plugin has a stack of these ids
-//! for each thread. So it can find out which op has launched a kernel, and it writes the op's id as
-//! the argument `External id` of the kernel. The op's record contains the same id
-//! ([`record::page::KEY_PLUGIN_ID`]).
+//! the plugins when an op begins, and pops it when the op ends. So a plugin knows which op has
+//! launched a kernel, and writes the op's id as the kernel's argument `External id`. The op's
+//! record contains the same id ([`record::page::KEY_PLUGIN_ID`]).
 //!
-//! Ids are numbered from 1 in each process, in the order in which calls start, on all threads
-//! together.
+//! Ids are numbered from 1 in each process, on all threads together.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -15,28 +13,26 @@ use plugin_host::session::Stack;
 
 use crate::os::kept::keep;
 
-/// The plugins of one recording that take ids.
+/// The plugins that take ids in one recording.
 struct Takers {
     all: Vec<Correlation>,
-    /// The process that records ([`process_number`]). Its forked children have a copy of this list,
-    /// but cannot use the plugins.
+    /// The process that records ([`process_number`]). Forked children cannot use these plugins.
     process: u32,
-    /// The last id that was pushed before this recording. This id and smaller ones were pushed to
-    /// earlier sessions of the plugins, and ops with such ids may still be in progress.
+    /// The last id that was pushed before this recording. Ops with smaller ids may still be in
+    /// progress.
     before: u64,
 }
 
 impl Takers {
-    /// Returns whether this id was pushed to the plugins in this recording.
     fn has(&self, id: u64) -> bool {
         id > self.before
     }
 }
 
 /// The plugins that take ids; null if there are none. A list is never freed, because another thread
-/// may be using it. A [`Correlation`] that is used after the end of its session does nothing.
+/// may be using it.
 static TAKERS: AtomicPtr<Takers> = AtomicPtr::new(std::ptr::null_mut());
-/// The last id that was pushed; 0 if none was.
+/// The last id that was pushed, or 0.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// From now on, [`push`] pushes ids to those of these plugins that take ids. Returns whether there
@@ -62,14 +58,13 @@ fn takers() -> Option<&'static Takers> {
     unsafe { TAKERS.load(Ordering::Acquire).as_ref() }
 }
 
-/// Returns whether the plugins that take ids belong to an ancestor process, from which this process
-/// was forked. Ids that are pushed here do not reach them.
+/// Returns whether the plugins that take ids belong to an ancestor process. Ids that are pushed
+/// here do not reach them.
 pub fn are_inherited() -> bool {
     takers().is_some_and(|takers| takers.process != process_number())
 }
 
-/// Pushes a new id to the plugins for the calling thread, and returns the id; 0 if no plugin takes
-/// ids.
+/// Pushes a new id for the calling thread, and returns it; 0 if no plugin takes ids.
 pub fn push() -> u64 {
     let Some(takers) = takers() else { return 0 };
     let id = LAST.fetch_add(1, Ordering::Relaxed) + 1;
@@ -77,8 +72,8 @@ pub fn push() -> u64 {
     id
 }
 
-/// Pops this id, which must be the last one that the calling thread has pushed. If the plugins have
-/// begun a new recording in the meantime, they do not have the id any more, and nothing is done.
+/// Pops this id, which must be the last one that the calling thread has pushed. Does nothing if the
+/// id is older than the present recording.
 pub fn pop(id: u64) {
     if let Some(takers) = takers().filter(|takers| takers.has(id)) {
         takers.all.iter().for_each(|one| one.pop(Stack::Ops));
@@ -91,8 +86,8 @@ mod tests {
         LAST, Ordering, TAKERS, Takers, are_inherited, keep, process_number, push, takers,
     };
 
-    /// Runs `body` in a forked child, which has its own copy of the statics. Returns whether `body`
-    /// returned true there.
+    /// Runs `body` in a forked child, which has its own copy of the statics. Returns what `body`
+    /// returned.
     fn in_child(body: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child only runs `body`, which only allocates, and ends.
         let child = unsafe { libc::fork() };

@@ -1,11 +1,9 @@
 //! The profiler plugins that are loaded into this process. Each file is loaded at most once and is
-//! never unloaded, so any number of adapters can use it. Each adapter makes its own sessions
-//! (`Profiler::create`), and `plugin_host` ensures that only one session calls a profiler at a
-//! time.
+//! never unloaded, so several adapters can use it. Each adapter makes its own sessions
+//! (`Profiler::create`).
 //!
 //! A forked child has the plugins' memory but not their threads. In such a child, the agent loads
-//! no plugins, [`loaded`] returns none, and sessions of the parent do nothing
-//! (`plugin_host::lineage`).
+//! no plugins and [`loaded`] returns none.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -17,8 +15,8 @@ use plugin_host::{Host, Plugin, Problem};
 use crate::os::kept::keep;
 use crate::os::sys;
 
-/// A plugin that was loaded, or whose loading has failed. In the latter case, the plugin has no
-/// profilers, and its problems contain the reason.
+/// A plugin that was loaded, or whose loading has failed. In the latter case, it has no profilers,
+/// and its problems contain the reason.
 #[derive(Debug)]
 pub struct Loaded {
     /// Number of the plugin in this process, from 0.
@@ -26,48 +24,45 @@ pub struct Loaded {
     /// The plugin's file, with all links resolved.
     real: PathBuf,
     pub plugin: Plugin,
-    /// The plugin's problems that occurred during loading.
+    /// The problems that occurred during loading.
     pub at_load: Vec<(Problem, u64)>,
-    /// The host object through which this plugin calls the agent. It contains the kinds of events
-    /// that the plugin has declared.
+    /// The object through which this plugin calls the agent. It contains the kinds of events that
+    /// the plugin has declared.
     pub host: &'static Host,
 }
 
 #[derive(Debug)]
 pub struct Line {
     pub number: u32,
-    /// The level of the line, with the numbers of KINETO_LOG_LEVEL: 0 to 4.
+    /// The level of the line, from 0 to 4 as in `KINETO_LOG_LEVEL`.
     pub level: u32,
     pub text: String,
 }
 
 type List = Vec<&'static Loaded>;
 
-/// All plugins, in the order in which they were loaded. When plugins are loaded, a new list
-/// replaces the old one, which is never freed.
+/// All plugins, in the order of loading. When plugins are loaded, a new list replaces the old one,
+/// which is never freed.
 static ALL: AtomicPtr<List> = AtomicPtr::new(std::ptr::null_mut());
-/// The process that has loaded plugins, as [`process_number`] returns it; 0 if no process has.
+/// The process that has loaded plugins ([`process_number`]), or 0.
 static HOME: AtomicU32 = AtomicU32::new(0);
-/// The number of the attempt that is loading plugins at present, or 0. The upper half is the id of
-/// the thread. The lower half is different for each attempt, because a later thread may get the
-/// same id.
+/// The attempt that is loading plugins at present, or 0. The upper half is the id of the thread.
+/// The lower half differs between attempts, because a later thread may get the same id.
 static LOADING: AtomicU64 = AtomicU64::new(0);
 
 /// Lines that plugins have logged and no adapter has taken yet.
 static LINES: Mutex<Vec<Line>> = Mutex::new(Vec::new());
-/// The largest number of lines that are kept; further lines are dropped.
+/// Further lines are dropped.
 const MOST_LINES: usize = 1000;
-/// Lines below this level are dropped.
 static LEVEL: AtomicU32 = AtomicU32::new(2);
 
-/// Returns whether plugins can be used in this process. They cannot be used in a forked child of a
-/// process that had loaded plugins.
+/// Returns false in a forked child of a process that had loaded plugins.
 pub fn are_usable() -> bool {
     let home = HOME.load(Ordering::Acquire);
     home == 0 || home == process_number()
 }
 
-/// Returns all plugins that were loaded up to now; none in a forked child. Takes no lock.
+/// Returns the plugins that were loaded up to now; none in a forked child. Takes no lock.
 pub fn loaded() -> &'static [&'static Loaded] {
     if !are_usable() {
         return &[];
@@ -76,16 +71,10 @@ pub fn loaded() -> &'static [&'static Loaded] {
     unsafe { ALL.load(Ordering::Acquire).as_ref() }.map_or(&[], Vec::as_slice)
 }
 
-/// Loads these files, as [`Loader::load`] does, without a time limit.
 pub fn load<P: AsRef<Path>>(files: &[P]) -> List {
     Loader::default().load(files)
 }
 
-/// Loads the plugins in these files, except those that are loaded already, and returns all of them
-/// in the same order, each of them once. Errors are stored in the problems of the plugin. Returns
-/// an empty list in a forked child of a process that had loaded plugins, if the loader was given up
-/// while it waited, or if a plugin calls this while it is being loaded.
-///
 /// Must not be called if another thread has the dynamic linker's lock and waits for this thread.
 /// Signals are blocked during loading. Threads that plugins start inherit this, so the kernel
 /// delivers the program's signals to the program's own threads.
@@ -124,8 +113,7 @@ fn load_locked<P: AsRef<Path>>(files: &[P], loader: &Loader) -> List {
     wanted
 }
 
-/// An attempt to load plugins. It is shared by the thread that loads them and a thread that waits
-/// for it.
+/// An attempt to load plugins. The thread that loads shares it with a thread that waits for it.
 #[derive(Clone, Debug, Default)]
 pub struct Loader(Arc<Attempt>);
 
@@ -137,17 +125,17 @@ struct Attempt {
 }
 
 impl Loader {
-    /// Loads the plugins in these files, except those that are loaded already, and returns all of
-    /// them in the same order. Returns an empty list if the attempt was given up while it waited
-    /// for another attempt.
+    /// Loads the plugins in these files, unless they are loaded already. Returns them in the same
+    /// order, without repetitions. Errors are stored in the problems of the plugin. Returns an
+    /// empty list in a forked child of a process that had loaded plugins, if this attempt was given
+    /// up while it waited, or if a plugin calls this while it is being loaded.
     pub fn load<P: AsRef<Path>>(&self, files: &[P]) -> List {
         load_locked(files, self)
     }
 
-    /// Gives this attempt up, because a plugin hangs: other threads can load plugins although this
-    /// attempt has not returned. The agent never uses the plugin that this attempt is loading. If
-    /// this attempt is still waiting for another one, the other one continues, and this one will
-    /// not get the lock.
+    /// Gives this attempt up, because a plugin hangs. Other threads can then load plugins although
+    /// this attempt has not returned. The agent never uses the plugin that this attempt is loading.
+    /// If this attempt is still waiting for another one, it will not get the lock.
     pub fn pass_over(&self) {
         self.0.is_given_up.store(true, Ordering::SeqCst);
         let number = self.0.number.load(Ordering::SeqCst);
@@ -157,13 +145,13 @@ impl Loader {
     }
 }
 
-/// The right to load plugins. It lasts until this value is dropped, or until [`Loader::pass_over`]
-/// takes it away.
+/// The right to load plugins, until this value is dropped or [`Loader::pass_over`] takes the right
+/// away.
 struct LoadLock(u64);
 
 impl LoadLock {
-    /// Waits for the lock. Returns `None` if the loader was given up, or if this thread already has
-    /// the lock because a plugin that it is loading has called the agent.
+    /// Waits for the lock. Returns `None` if the loader was given up, or if this thread has the
+    /// lock (a plugin that is being loaded has called the agent).
     fn wait(loader: &Loader) -> Option<Self> {
         static ATTEMPTS: AtomicU32 = AtomicU32::new(0);
         let me = u64::from(sys::thread_id());
@@ -185,7 +173,6 @@ impl LoadLock {
         }
     }
 
-    /// Returns whether this attempt still has the lock.
     fn is_ours(&self) -> bool {
         LOADING.load(Ordering::SeqCst) == self.0
     }
@@ -197,7 +184,6 @@ impl Drop for LoadLock {
     }
 }
 
-/// Sets the lowest level of the lines that are kept, with the numbers of KINETO_LOG_LEVEL.
 pub fn set_level(level: u32) {
     LEVEL.store(level, Ordering::Relaxed);
 }
@@ -213,7 +199,7 @@ fn note_line(number: u32, level: u32, text: &str) {
     }
 }
 
-/// Returns the lines that the plugin with this number has logged, and removes them from the list.
+/// Returns and removes the lines that the plugin with this number has logged.
 pub fn take_lines(number: u32) -> Vec<Line> {
     if !are_usable() {
         return Vec::new();
@@ -228,9 +214,7 @@ pub fn take_lines(number: u32) -> Vec<Line> {
 mod tests {
     use super::*;
 
-    /// If a loader is given up while it waits, it never takes the lock. If it is given up while it
-    /// loads, the next loader gets the lock. All of this is in one test, because the process has
-    /// only one lock.
+    /// All of this is in one test, because the process has only one lock.
     #[test]
     fn only_the_lock_of_the_one_that_is_given_up_is_taken_away() {
         let (slow, impatient, hung) = (Loader::default(), Loader::default(), Loader::default());
@@ -257,8 +241,7 @@ mod tests {
             std::thread::spawn(|| LoadLock::wait(&Loader::default()).map(|lock| lock.is_ours()));
         assert_eq!(next.join().expect("it ends"), Some(true));
         let held = LoadLock::wait(&slow);
-        // The hung loader returns after all. It must not give back a lock that it does not have any
-        // more.
+        // The hung loader returns after all. It must not release the lock of another.
         drop(lock);
         assert!(held.is_some_and(|held| held.is_ours()));
     }

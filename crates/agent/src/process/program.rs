@@ -1,5 +1,5 @@
 //! Calls a function immediately before the program's `main`, on the main thread, after the dynamic
-//! linker has initialised every library. The constructor would be too early for this work.
+//! linker has initialised the libraries. The constructor would be too early for this work.
 //!
 //! ```text
 //!  _start ─► __libc_start_main (ours) ─► glibc's ─► counterpoint_main ─► main
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Because of the jump, no stack frame of ours is around `main`. If a program does not start
-//! through glibc's function (Go without cgo), the adapters' work is not done.
+//! through glibc's function (Go without cgo), the work is not done.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -33,13 +33,13 @@ static MAIN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 /// Whether the program has already called our `__libc_start_main`.
 static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// Stores the function that will be called before `main`. Called by this library's constructor.
+/// Called by this library's constructor.
 pub fn call_before_main(function: fn()) {
     WORK.store(function as *mut (), Ordering::Release);
 }
 
 /// Returns whether the program will start through our `__libc_start_main`. It will not if this
-/// library was loaded after the program had started. Called by this library's constructor.
+/// library was loaded after the program had started.
 pub fn will_begin() -> bool {
     // SAFETY: the name is a C string, and constructors may look up symbols.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_start_main".as_ptr()) };
@@ -65,8 +65,7 @@ pub unsafe extern "C" fn __libc_start_main(
     // this library's.
     let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"__libc_start_main".as_ptr()) };
     if real.is_null() {
-        // This cannot happen: without libc's function, the dynamic linker would have refused to
-        // start the program.
+        // Cannot happen: the dynamic linker would have refused to start the program.
         return 127;
     }
     let has_work = !WORK.load(Ordering::Acquire).is_null();
@@ -86,7 +85,7 @@ pub unsafe extern "C" fn __libc_start_main(
 }
 
 unsafe extern "C" {
-    /// Does the work, and then jumps to the program's `main` with the same arguments.
+    /// Does the work, and jumps to the program's `main` with the same arguments.
     fn counterpoint_main(
         count: c_int,
         words: *mut *mut c_char,

@@ -1,15 +1,14 @@
-//! Reads the processor time of all threads of the process, at the end of recording. In a profile,
-//! threads that made no recorded call appear only in this list.
+//! Reads the processor time of all threads of the process, at the end of recording. Threads that
+//! made no recorded call appear in a profile only through this list.
 
 use libc::{EINVAL, ENOENT, ESRCH};
 use record::thread_times::{MOST_THREADS, ThreadCpu};
 
 use crate::os::sys;
 
-/// Returns all threads of the process. Returns `None` if the kernel does not provide the list, or
-/// if there are more than [`MOST_THREADS`]. Also returns `None` if this thread has a seccomp
-/// filter, because the filter may kill the program for a system call that the program itself never
-/// makes.
+/// Returns the threads of the process. Returns `None` if the kernel does not provide the list, if
+/// there are more than [`MOST_THREADS`], or if this thread has a seccomp filter. Such a filter may
+/// kill the program for a system call that the program itself never makes.
 pub fn read() -> Option<Vec<ThreadCpu>> {
     let status = sys::read_file(c"/proc/thread-self/status").ok()?;
     let is_free = status.split(|b| *b == b'\n').any(|line| line == b"Seccomp:\t0");
@@ -23,7 +22,7 @@ pub fn read() -> Option<Vec<ThreadCpu>> {
     ids.into_iter().filter_map(|tid| one(tid).transpose()).collect::<Result<_, i32>>().ok()
 }
 
-/// Returns the kernel's data about one thread, or `None` if the thread has ended in the meantime.
+/// Returns the kernel's data about one thread, or `None` if the thread has ended.
 ///
 /// # Errors
 /// Returns the error number if a file of the thread could not be read for another reason.
@@ -40,18 +39,16 @@ fn one(tid: u32) -> Result<Option<ThreadCpu>, i32> {
     }
 }
 
-/// Returns the processor time of a thread of this process up to now, in ns. The time is read from
-/// the thread's clock, because the one in `schedstat` is only updated at the thread's scheduler
-/// ticks.
+/// Returns a thread's processor time up to now, in ns. The time is read from the thread's clock,
+/// because `schedstat` is only updated at the thread's scheduler ticks.
 fn cpu_ns(tid: u32) -> Result<u64, i32> {
-    // The clock's number is computed like the kernel's `MAKE_THREAD_CPUCLOCK` with
-    // `CPUCLOCK_SCHED`.
+    // The clock's number is that of the kernel's `MAKE_THREAD_CPUCLOCK` with `CPUCLOCK_SCHED`.
     let clock = (!(tid as i32) << 3) | 4 | 2;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` has space for the time that the call writes, and outlives the call.
     match unsafe { libc::syscall(libc::SYS_clock_gettime, clock, &raw mut time) } {
         0 => Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64),
-        // The call fails only if the thread does not exist any more.
+        // The thread does not exist any more.
         _ => Err(EINVAL),
     }
 }

@@ -10,9 +10,9 @@ use crate::recorder::collectors;
 use crate::recorder::thread::{DEEPEST, OpenCall, State, Thread};
 
 impl Thread {
-    /// Forgets abandoned calls before users' collectors are started for a new call with this frame,
-    /// and before profiler plugins get its id. Plugins can only pop the innermost id of the thread,
-    /// so the ids of abandoned calls must be popped before the new call gets an id.
+    /// Called before users' collectors are started for a new call with this frame, and before
+    /// profiler plugins get its id. Plugins can only pop the innermost id of the thread, so the ids
+    /// of abandoned calls must be popped before that.
     #[cold]
     #[inline(never)]
     pub(crate) fn forget_before(&mut self, frame: usize, ending: Ending) {
@@ -28,8 +28,8 @@ impl Thread {
         });
     }
 
-    /// Prepares for a call inside of another call. Forgets calls that were abandoned. Returns
-    /// false, and counts a loss, if the new call is nested too deeply to be recorded.
+    /// Prepares for a call inside of another call. Returns false, and counts a loss, if the new
+    /// call is nested too deeply to be recorded.
     #[cold]
     #[inline(never)]
     pub(super) fn make_way(&mut self, frame: usize, ending: Ending) -> bool {
@@ -45,7 +45,7 @@ impl Thread {
     /// Forgets the calls that must have been abandoned because a new call has this frame.
     fn forget_left(&mut self, frame: usize, ending: Ending) {
         // Calls inside of an op can have frames above the stored frame of the op ([`WRAPPERS`]),
-        // but only calls of functions that the agent replaces, which end with [`Ending::Here`].
+        // but only if they end with [`Ending::Here`].
         let allows = if ending == Ending::Here { WRAPPERS } else { 0 };
         let frame = if ending == Ending::Held { stack_address() } else { frame };
         self.forget_abandoned(|open| {
@@ -54,7 +54,6 @@ impl Thread {
         });
     }
 
-    /// Forgets the open calls inside of call `at`, which is ending.
     #[cold]
     #[inline(never)]
     pub(super) fn abandon_inside(&mut self, at: usize) {
@@ -63,8 +62,7 @@ impl Thread {
         }
     }
 
-    /// Forgets calls from the innermost one outwards, up to the first one for which `is_abandoned`
-    /// returns false.
+    /// Forgets calls from the innermost one outwards, until `is_abandoned` returns false.
     #[cold]
     #[inline(never)]
     pub(super) fn forget_abandoned(&mut self, is_abandoned: impl Fn(&OpenCall) -> bool) {

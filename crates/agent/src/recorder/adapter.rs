@@ -1,10 +1,10 @@
-//! The interface of an adapter (the code for one kind of host): a few functions, which are not
-//! called on hot paths. On a hot path, the adapter calls the recorder directly.
+//! The interface of an adapter (the code for one kind of host). On a hot path, the adapter calls
+//! the recorder directly.
 
 use crate::recorder::thread::Thread;
 use crate::state::source::RunSource;
 
-/// The adapter for one kind of host. `entry/adapters.rs` lists all adapters.
+/// `entry/adapters.rs` lists all adapters.
 #[derive(Debug)]
 pub struct Adapter {
     /// Called by this library's constructor in every process, before there are threads. Looks up
@@ -24,20 +24,17 @@ pub struct Adapter {
     pub session_ends: fn(),
     /// Called when the process ends normally, on the thread that ends it.
     pub at_exit: fn(),
-    /// Makes `calls` empty calls without a bracket and as many with the same bracket code as real
-    /// calls, and returns how long each of them took. `uncounted` selects calls for which no
-    /// counter is read.
+    /// Makes `calls` empty calls without a bracket and as many with the bracket of real calls, and
+    /// returns how long each of them took. `uncounted` selects calls for which no counter is read.
     pub rehearse: fn(thread: &mut Thread, calls: usize, uncounted: bool) -> Took,
-    /// Whether the adapter has calls for which counters are read only if the run asks for it, or
-    /// never.
+    /// Whether the adapter has calls for which counters are not read by default.
     pub has_uncounted: bool,
-    /// The adapter's own way to ask for a profile without a run file, if it has one.
+    /// The adapter's own way to ask for a profile without a run file.
     pub run_source: Option<&'static RunSource>,
 }
 
 impl Adapter {
-    /// An adapter that does nothing. Real adapters take the values of fields that they do not set
-    /// from it.
+    /// Does nothing. Adapters take from it the values of fields that they do not set.
     pub const NOTHING: Self = Self {
         prepare: || {},
         constructed: || {},
@@ -51,8 +48,7 @@ impl Adapter {
     };
 }
 
-/// The durations of empty calls, without and with the bracket (the readings of clock and counters
-/// before and after a call).
+/// The durations of empty calls, without and with the bracket.
 #[derive(Debug, Default)]
 pub struct Took {
     pub bare: Vec<u64>,

@@ -30,15 +30,14 @@ use crate::state::run::Run;
 mod stages;
 
 /// The number of times that the exit of a thread may detach it. The thread attaches again if
-/// destructors make calls after its exit began, but not after it was detached this many times.
+/// destructors make calls after its exit began.
 const MOST_LIVES: u32 = 3;
 /// The number of calls that are not recorded after a thread could not attach, for example because
-/// no page was free. After these calls, the thread tries again.
+/// no page was free.
 const RETRY_CALLS: u32 = 1024;
 
-/// Attaches the calling thread for a call of this adapter. Returns null if the thread cannot be
-/// recorded; the adapter must then make the call without recording it. If something is being
-/// recorded, this is counted as a loss.
+/// Attaches the calling thread. Returns null if the thread cannot be recorded; the adapter must
+/// then make the call without recording it. Usually, a loss is then counted.
 #[cold]
 #[inline(never)]
 pub fn attach(adapter: &Adapter) -> *mut Thread {
@@ -75,8 +74,8 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
             losses::lose(Loss::ProbeReentered, 1, 0);
             return std::ptr::null_mut();
         }
-        // From here on, signals are blocked, because a signal handler of the program on this thread
-        // might not find the stack that `make` needs.
+        // A signal handler of the program on this thread might not find the stack that `make`
+        // needs.
         let _calm = sys::SignalsBlocked::new();
         (*local).attaching = 1;
         ATTACHING.fetch_add(1, Ordering::SeqCst);
@@ -91,8 +90,8 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
                 std::ptr::null_mut()
             }
             Some(Err(TryLater)) => {
-                // If the session has ended in the meantime, the thread has lost nothing, and a loss
-                // would be counted in the next session.
+                // If the session has ended in the meantime, the loss would be counted in the next
+                // session.
                 if epoch::current() == epoch {
                     (*local).retry = RETRY_CALLS;
                     losses::lose(Loss::NoPage, 1, 0);
@@ -101,8 +100,7 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
             }
             None => std::ptr::null_mut(),
         };
-        // If the thread could not attach, keep the state of an earlier session, so that it can be
-        // reused.
+        // Keep the state of an earlier session, so that it can be reused.
         if !thread.is_null() || old.is_null() || !(*old).is_reusable() {
             (*local).thread = thread;
         }
@@ -120,24 +118,21 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
 /// to use.
 const TOUCHED: usize = 512;
 
-/// Number of threads for which [`attach`] is creating a state.
 static ATTACHING: AtomicU32 = AtomicU32::new(0);
 
-/// Returns whether no thread is attaching at this moment.
 pub fn nobody_attaches() -> bool {
     ATTACHING.load(Ordering::SeqCst) == 0
 }
 
-/// The error if the thread cannot be attached at the moment.
+/// The thread cannot be attached at the moment.
 struct TryLater;
 
 /// Creates the thread's state. `old` is the thread's previous state, or null. If `old` belongs to
 /// an earlier session, its memory is reused, so that a call that began in that session finds a
 /// valid state when it ends.
 ///
-/// Each stage (a type in [`stages`]) takes a resource, and gives it back when the stage is dropped.
-/// So if a later stage fails, the earlier stages are undone in reverse order. When no stage can
-/// fail any more, the state takes over all resources.
+/// Each stage ([`stages`]) takes a resource, and gives it back if a later stage fails. When no
+/// stage can fail any more, the state takes over all resources.
 fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, TryLater> {
     point!(Attach);
     // SAFETY: `old` is null or the calling thread's own state.
@@ -176,8 +171,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     if run.budget != Some(0.0) {
         calibrate::calibrate(thread, &process, adapter);
     }
-    // The first record of the thread's clocks marks the end of attaching. So readers of the profile
-    // do not attribute the processor time of attaching to the program.
+    // This record marks the end of attaching. So readers of the profile do not attribute the
+    // processor time of attaching to the program.
     thread.clock_record();
     thread.store_first_usage(begun_ns);
     thread.begin_draws();
@@ -185,7 +180,6 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     Ok(thread)
 }
 
-/// Returns the data for the header of the thread's first page.
 fn page_start(run: &Run, process: &Process, counting: bool) -> PageStart {
     let (pid, start_time, generation) = process.identity();
     PageStart {
@@ -207,19 +201,17 @@ fn page_start(run: &Run, process: &Process, counting: bool) -> PageStart {
     }
 }
 
-/// The values from which [`Parts::write_to`] makes a thread's new state.
 struct Parts {
     epoch: u32,
     run: &'static Run,
     start: PageStart,
     draws: Draws,
-    /// Whether counters are read.
     counting: bool,
 }
 
 impl Parts {
-    /// Writes the new state to `memory`. The state is marked as busy until [`make`] has finished,
-    /// so that no call is recorded with it before.
+    /// Writes the new state to `memory`. The state is busy until [`make`] has finished, so that no
+    /// call is recorded with it before.
     ///
     /// # Safety
     /// `memory` must have the size of a state and belong to the calling thread, and `page` must
@@ -245,8 +237,7 @@ impl Parts {
         // SAFETY: by contract, the memory has the right size. Every field of it is set, and
         // `Thread` is plain data without a destructor.
         unsafe {
-            // The fields are written one by one, because the whole struct would not fit on a small
-            // stack.
+            // The whole struct would not fit on a small stack.
             macro_rules! set {
                 ($field:ident $([$index:ident])?, $value:expr) => {
                     (&raw mut (*memory).$field$([$index])?).write($value)
@@ -292,7 +283,7 @@ impl Parts {
 }
 
 /// Does not compile if `Thread` has a field that is not listed here. [`Parts::write_to`] must set
-/// all of these fields.
+/// all of them.
 const _: fn(&Thread) = |thread| {
     let Thread {
         after: _,
@@ -345,7 +336,7 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
             (*local).thread = std::ptr::null_mut();
         }
         (*local).lives = (*local).lives.saturating_add(1);
-        // The thread is added to `LEAVING` before the epoch is read; `wait_for_leaving` says why.
+        // `LEAVING` is incremented before the epoch is read; see `wait_for_leaving`.
         LEAVING.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let of = (*thread).epoch.load(Ordering::SeqCst);
@@ -360,14 +351,13 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
     }
 }
 
-/// Number of threads that are in [`leave_c`], where an ending thread writes its last page.
+/// Number of threads in [`leave_c`], where an ending thread writes its last page.
 static LEAVING: AtomicU32 = AtomicU32::new(0);
 
 /// Waits until no thread writes its last page any more, for at most a second. Called after the
-/// epoch of a session has ended, so no further thread begins to write its last page. The wait is
-/// necessary because the last page of a thread may still be missing although the program has joined
-/// the thread: Python joins threads before their destructors have run. Without this wait, a reader
-/// of the profile might find half of the page or nothing.
+/// epoch of a session has ended, so no further thread begins to write. A page may still be missing
+/// although the program has joined the thread: Python joins threads before their destructors have
+/// run. Without this wait, a reader of the profile might find half of the page or nothing.
 pub fn wait_for_leaving() {
     const STEP_NS: libc::c_long = 100_000;
     for _ in 0..10_000 {
@@ -380,10 +370,10 @@ pub fn wait_for_leaving() {
     }
 }
 
-/// Called by this library's destructor at the end of the process, on the thread that ends it.
-/// Detaches the thread, so that its page is appended to the profile and becomes free for other
-/// processes of the run. Other threads may still be writing to their pages. These pages stay in the
-/// pool, from which `counterpoint run` or `counterpoint report` collects them.
+/// Called at the end of the process, on the thread that ends it. Detaches the thread, so that its
+/// page is appended to the profile and becomes free for other processes of the run. Other threads
+/// may still be writing to their pages. These pages stay in the pool, from which `counterpoint run`
+/// or `counterpoint report` collects them.
 pub fn at_process_exit() {
     let _calm = sys::SignalsBlocked::new();
     let local = thread::local();
@@ -399,8 +389,8 @@ pub fn at_process_exit() {
     }
 }
 
-/// Called at the end of a session, before its epoch ends, on the thread that ends it. Detaches the
-/// thread. In the next session, the thread can attach again.
+/// Called at the end of a session, before its epoch ends, on the thread that ends it. In the next
+/// session, the thread can attach again.
 pub fn at_session_end() {
     let thread = thread::current();
     // SAFETY: `thread` is null or the calling thread's own state. If the thread is inside a call,
@@ -413,7 +403,7 @@ pub fn at_session_end() {
 }
 
 /// Detaches the thread: appends its last page to the profile and closes its counters. `open` is the
-/// loss as which calls that have not ended are counted.
+/// loss as which open calls are counted.
 ///
 /// # Safety
 /// `thread` must be the calling thread's attached state.
@@ -426,7 +416,7 @@ unsafe fn leave(thread: *mut Thread, open: Loss) {
         guarded(|| {
             let depth = (*thread).depth as usize;
             // If the thread is exiting, the plugins' thread-local values (C++ objects) have been
-            // destroyed by now. So the ids that plugins got for open calls must not be popped.
+            // destroyed by now. So the ids of open calls must not be popped.
             (0..depth).for_each(|at| (*thread).collected[at].plugin_id = 0);
             (0..depth).rev().for_each(|at| collectors::abandon(&mut *thread, at));
         });
@@ -441,7 +431,7 @@ unsafe fn leave(thread: *mut Thread, open: Loss) {
 }
 
 impl Thread {
-    /// The part of [`leave`] that runs on a separate stack of the agent.
+    /// The part of [`leave`] that runs on a separate stack.
     fn leave(&mut self, open: Loss) {
         point!(ThreadExit);
         if self.depth > 0 {

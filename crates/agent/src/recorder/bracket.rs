@@ -33,14 +33,12 @@
 //! | started | only if it ends in another function of ours: start is stored | [`Thread::finish`] |
 //! | finished | it has ended; users' collectors may run and make calls | [`Thread::end`] |
 //!
-//! For the most frequent cases, [`crate::recorder::short`] has faster functions, which go through
-//! the same states.
+//! For the most frequent cases, [`crate::recorder::short`] has faster functions.
 //!
-//! The bracket does not allocate, lock or panic, and it does not change `errno`. It makes system
-//! calls only for counters; in addition, the clocks are recorded once in a millisecond, and full
-//! pages are flushed. The memory that the bracket writes to belongs to the thread, is present, and
-//! is not shared with a forked child. So the bracket causes no page fault that would be counted in
-//! an empty call.
+//! The bracket does not allocate, lock or panic, and it does not change `errno`. Its usual system
+//! calls are those of the counters. The memory that the bracket writes to belongs to the thread, is
+//! present, and is not shared with a forked child. So the bracket causes no page fault that would
+//! be counted in an empty call.
 
 use std::ffi::c_void;
 
@@ -55,7 +53,6 @@ use crate::recorder::busy::while_busy;
 use crate::recorder::thread::{DEEPEST, OpenCall, Slot, State, Thread};
 use crate::state::run::Run;
 
-/// A call that is about to begin.
 #[derive(Clone, Copy)]
 pub(crate) struct NewCall {
     pub(crate) export: u32,
@@ -63,13 +60,12 @@ pub(crate) struct NewCall {
     pub(crate) ending: Ending,
     /// Whether the call's counters may be read.
     pub(crate) may_read: bool,
-    /// In a run with a budget: whether the code that makes this value has already counted the call,
-    /// and found that it must be recorded.
+    /// In a run with a budget: whether the call was already counted and must be recorded.
     pub(crate) is_counted: bool,
     /// In a run with a budget: how it is decided whether the call is recorded.
     pub(crate) how: How,
-    /// For an op: the address of the adapter's description of it, which is never freed. If the op
-    /// is only counted, the recorder stores this address as its identity.
+    /// For an op: the address of the adapter's description of it, which is never freed. It
+    /// identifies an op that is only counted.
     pub(crate) subject: *const c_void,
 }
 
@@ -77,32 +73,29 @@ pub(crate) struct NewCall {
 /// depends on this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The call ends in the same function of the agent that makes it. `frame` is an address in that
+    /// The call ends in the function of the agent that makes it. `frame` is an address in that
     /// function's stack frame.
     Here,
-    /// The call ends when the host calls the agent again. The host then only says which export
-    /// ends. `frame` is an address in the host's function that called the agent before the call.
+    /// The call ends when the host calls the agent again, and says which export ends. `frame` is an
+    /// address in the host's function that called the agent before the call.
     ByExport,
     /// The call ends when the host calls the agent again, from the same place as before the call,
-    /// so that `frame` is the same. There may be further stack frames of the host between that
-    /// frame and the call.
+    /// so that `frame` is the same. Further stack frames of the host may be between that frame and
+    /// the call.
     ByFrame,
-    /// The call ends when the host calls the agent again, as for [`Self::ByFrame`], but the host
-    /// does this in any case, even if the recorded call throws an exception. `frame` is made by
-    /// [`held`] and is not a stack address. So the recorder never regards the call as abandoned
-    /// because of its frame.
+    /// As [`Self::ByFrame`], but the host calls the agent in any case, even after an exception.
+    /// `frame` is made by [`held`] and is not a stack address. So the recorder does not regard the
+    /// call as abandoned because of its frame.
     Held,
 }
 
 impl Ending {
-    /// Returns whether the call is an op. The host calls the agent at the end of an op even if the
-    /// op is only counted.
+    /// Returns whether the call is an op.
     #[inline(always)]
     pub(crate) const fn is_of_op(self) -> bool {
         matches!(self, Self::ByFrame | Self::Held)
     }
 
-    /// Returns the first state of an open call with this ending.
     #[inline(always)]
     const fn state(self) -> State {
         match self {
@@ -114,7 +107,7 @@ impl Ending {
 }
 
 /// Returns a frame for a call that the host identifies by this address. The frame is higher than
-/// every stack address, and it differs for different addresses.
+/// every stack address.
 #[inline(always)]
 pub fn held(address: usize) -> usize {
     address | 1 << (usize::BITS - 1)
@@ -133,19 +126,19 @@ pub fn stack_address() -> usize {
     (&raw const marker) as usize
 }
 
-/// The data of a split call (one whose start and end are two calls by the host) that is needed when
-/// the call is recorded.
+/// The data of a split call (one whose start and end are two calls by the host) that its record
+/// needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Finished {
     pub(crate) export: u32,
     pub(crate) start: u64,
-    /// The numbers that the adapter has stored in the call's slot.
+    /// The numbers in the call's slot.
     pub(crate) numbers: [u64; 3],
 }
 
 impl Thread {
     /// Begins a call: opens it. In a run with a budget, first counts the call and decides whether
-    /// it is drawn (chosen to be timed). Returns false if the call is not recorded. [`Thread::end`]
+    /// it is drawn (chosen to be timed). Returns false if the call is not recorded; [`Thread::end`]
     /// must then not be called for it. If the call is split, [`Thread::start`] must be called next.
     #[inline(always)]
     pub(crate) fn begin(&mut self, call: &NewCall) -> bool {
@@ -161,9 +154,8 @@ impl Thread {
         }
     }
 
-    /// Opens a call. `reads` says whether its counters are read. `drawn` says how the call was
-    /// drawn; it is stored before the counters are read. Returns false if the call cannot be
-    /// recorded now; the draw is then undone.
+    /// Opens a call. `reads` says whether its counters are read. Returns false if the call cannot
+    /// be recorded now; the draw is then undone.
     #[inline(always)]
     pub(super) fn open(&mut self, call: &NewCall, reads: bool, drawn: Option<&DrawnCall>) -> bool {
         if self.busy.is_set() {
@@ -199,15 +191,15 @@ impl Thread {
         opened || self.refuse(drawn)
     }
 
-    /// Reads the counters for call `at`, which is beginning. All code that only runs with counters
-    /// is in separate functions like this one, so that the code for a call without counters is
-    /// small. Small code is faster, because the program displaces it from the processor's caches
-    /// between two calls.
+    /// Reads the counters for call `at`, which is beginning. Code that only runs with counters is
+    /// in functions like this one, so that the code for a call without counters is small. Small
+    /// code is faster, because the program displaces it from the processor's caches between two
+    /// calls.
     #[inline(never)]
     fn read_before(&mut self, at: usize) {
-        // The call's end needs a little more of the stack than its start does. If that part of the
-        // stack is on a page that was not used before, or not since a fork, its first use is a page
-        // fault. The fault happens here, so that it is not counted for the call.
+        // The call's end needs a little more of the stack than its start. If that part is on a page
+        // that was not used before, or not since a fork, its first use is a page fault. The fault
+        // happens here, so that it is not counted for the call.
         own_image::touch_stack::<160>();
         // A failed read is marked in the readings, and `end` checks the mark.
         let _ = self.counters.read(&mut self.before[at % DEEPEST]);
@@ -218,7 +210,6 @@ impl Thread {
         let _ = self.counters.read(&mut self.after);
     }
 
-    /// Stores the adapter's data in the call that has just been opened.
     #[inline(always)]
     pub(crate) fn set_slot(&mut self, slot: Slot) {
         let call = self.last_opened();
@@ -226,9 +217,8 @@ impl Thread {
         call.slot = slot;
     }
 
-    /// Stores the time at which the call that has just been opened starts, and returns this time.
-    /// Used for calls that end when the host calls the agent again. This must be the last thing
-    /// that the agent does before the call.
+    /// Stores and returns the time at which the call that has just been opened starts. Used for
+    /// split calls. This must be the last thing that the agent does before the call.
     #[inline(always)]
     pub(crate) fn start(&mut self) -> u64 {
         let start = self.run.clock.begin();
@@ -278,12 +268,12 @@ impl Thread {
                 if !self.draw_apart(call.export) {
                     break 'recorded false;
                 }
-                // In a run with a budget, no counters are read for such a call.
+                // No counters are read for such a call in a run with a budget.
                 self.calls[at].state = State::DRAWN.and(State::UNCOUNTED);
             } else if self.counting {
                 let _ = self.counters.read(&mut self.after);
             }
-            // `before[at]` belongs to the next call, which overwrites it, so it can be used here.
+            // `before[at]` belongs to the next call, which overwrites it.
             self.before[at].clone_from(before);
             self.record(call, &[]);
             if is_drawn {
@@ -294,7 +284,7 @@ impl Thread {
     }
 
     /// Ends call `at` and records it. Open calls inside of it are regarded as abandoned. Returns
-    /// whether counters were read for call `at`.
+    /// whether its counters were read.
     #[inline(always)]
     pub(crate) fn end(&mut self, at: usize, call: &Call, values: &[(u32, u64)]) -> bool {
         while_busy!(self, {
@@ -307,8 +297,8 @@ impl Thread {
             if self.depth as usize != at + 1 {
                 self.abandon_inside(at);
             }
-            // A user's collector that ran for this call may have made calls which caused the
-            // recorder to forget it.
+            // A user's collector that ran for this call may have made calls because of which the
+            // recorder has forgotten it.
             if self.depth as usize == at + 1 {
                 self.depth = at as u32;
                 self.record(call, values);
@@ -320,8 +310,7 @@ impl Thread {
         })
     }
 
-    /// Records the call that has just ended. Its index among the open calls was `self.depth`, which
-    /// is now the number of calls that are still open.
+    /// Records the call that has just ended. Its index among the open calls was `self.depth`.
     #[inline(always)]
     pub(super) fn record(&mut self, call: &Call, values: &[(u32, u64)]) {
         // Values must be on the same page as their call.
@@ -397,7 +386,7 @@ impl Thread {
     }
 }
 
-/// Begins to write the record of a call. `drawn` says how the call was drawn, if it was.
+/// Begins to write the record of a call.
 ///
 /// # Safety
 /// A page with enough space must be attached to `writer`.

@@ -6,21 +6,18 @@
 //!    └───── clear ───────┘
 //! ```
 //!
-//! **Who reads it.** The guard is read only by the thread that owns the state, and by signal
-//! handlers that interrupt this thread. A handler runs between two instructions of the thread: on
-//! the same processor, or after a migration, which makes the thread's stores visible to the
-//! handler. So the order of the instructions is sufficient, the accesses can be relaxed, and they
-//! compile to plain loads and stores.
+//! **Who reads it.** Only the thread that owns the state, and signal handlers that interrupt this
+//! thread. A handler runs between two instructions of the thread, so their order is sufficient. The
+//! accesses can be relaxed, and compile to plain loads and stores.
 //!
 //! **What the fences do.** The compiler may move other stores across a relaxed store. If it moved a
 //! store to the state before `set` or after `clear`, a handler could find the guard clear and the
-//! state half changed. [`compiler_fence`] forbids such moves, and emits no instruction.
+//! state half changed. [`compiler_fence`] forbids this, and emits no instruction.
 //!
-//! **What a panic does.** A panic switches the agent off permanently ([`crate::process::panics`]).
-//! So the guard need not be cleared, and the state, which may be half changed, is not used any
-//! more. If a destructor cleared the guard, each bracket would have a landing pad (code that runs
-//! when an exception unwinds the stack). Some brackets are between stack frames of the host and
-//! must not have a landing pad (`adapters/iree/probe.rs`).
+//! **What a panic does.** A panic switches the agent off permanently ([`crate::process::panics`]),
+//! so the guard need not be cleared. A destructor that cleared it would give each bracket a landing
+//! pad (code that runs when an exception unwinds the stack). Some brackets are between stack frames
+//! of the host and must not have a landing pad (`adapters/iree/probe.rs`).
 
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
@@ -29,7 +26,6 @@ use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 pub(crate) struct Busy(AtomicU32);
 
 impl Busy {
-    /// Makes a guard that is set, for a state that is being created.
     pub(super) fn while_made() -> Self {
         Self(AtomicU32::new(1))
     }
@@ -39,14 +35,12 @@ impl Busy {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Called before the state is changed.
     #[inline(always)]
     pub(crate) fn set(&self) {
         self.0.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Called when the change of the state is complete.
     #[inline(always)]
     pub(crate) fn clear(&self) {
         compiler_fence(Ordering::SeqCst);
@@ -54,13 +48,11 @@ impl Busy {
     }
 }
 
-/// `while_busy!(thread, change)` sets the guard while it evaluates `change`, so that calls that a
-/// signal handler makes at the same time are not recorded. Code that a signal handler may run must
-/// check first that the guard is not set. `change` must not leave the macro (by `return`, for
-/// example), because the guard would stay set. It may break out of a labelled block inside of it.
+/// `while_busy!(thread, change)` sets the guard while it evaluates `change`. Code that a signal
+/// handler may run must check first that the guard is not set. `change` must not leave the macro
+/// (by `return`, for example), because the guard would stay set.
 ///
-/// This is a macro because a closure might not be inlined, and a bracket must be one short
-/// function.
+/// This is a macro because a closure might not be inlined.
 macro_rules! while_busy {
     ($thread:expr, $change:expr) => {{
         $thread.busy.set();

@@ -1,8 +1,7 @@
 //! Measures how long an empty bracket (one around a function that does nothing) takes and how much
 //! its counters count, with the same code as for real calls. This is done when a thread attaches;
 //! in a run with a budget, only the first thread of a process does it, and with the budget 0, none.
-//! It also warms that code up, so that its first execution is not counted in any call. The first
-//! thread of a process also measures the granularity of the clock.
+//! It also warms that code up, so that its first execution is not counted in any call.
 
 use record::meta::{Calibration, Frame, Moments, Spread, Sums};
 use record::page::{PAGE_BYTES, PageReader};
@@ -14,22 +13,20 @@ use crate::process::part::Process;
 use crate::recorder::adapter::{Adapter, Took};
 use crate::recorder::thread::{self, Thread};
 
-/// Number of empty calls on the first thread of a process. The number is large enough for a stable
-/// median, and small enough that the calls take only about half a millisecond with counters.
+/// Number of empty calls on the first thread of a process. It is large enough for a stable median;
+/// with counters, the calls take about half a millisecond.
 const CALLS: usize = 200;
 /// Number of empty calls on every other thread. The measurements on several threads show how much
-/// threads differ. The number is smaller than for the first thread because a program may start many
-/// threads.
+/// threads differ. The number is smaller because a program may start many threads.
 const CALLS_LATER: usize = 64;
-/// Number of empty calls in a run with a budget. It is small because calibration uses up a part of
-/// the budget. These calls are made only on the first thread of a process.
+/// Number of empty calls in a run with a budget, of which calibration uses up a part.
 const FEW_CALLS: usize = 24;
 /// The records of all empty calls must fit into one page. The longest record of an empty call (two
 /// clock reads, times and 32 counters) takes less than 200 bytes.
 const _: () = assert!(CALLS * 200 < PAGE_BYTES);
 
-/// Calibrates the thread, and appends the results to the metadata of the process's part. The
-/// thread's state must exist, but the thread must not be recording yet.
+/// Calibrates the thread, and appends the results to the metadata of the process's part. The thread
+/// must have a state and must not be recording yet.
 pub fn calibrate(thread: &mut Thread, process: &Process, adapter: &Adapter) {
     point!(Calibrate);
     let first = process.is_first_to_calibrate();
@@ -107,11 +104,10 @@ fn time_brackets(
     thread.counters.rewind_scripts();
 }
 
-/// Returns how much longer some code takes immediately after counters were read than normally: the
-/// median, in ticks. This slowdown is a part of the cost of counters for a program, but it happens
-/// after the bracket. The code that is timed here returns from some functions, because a system
-/// call makes the processor forget their return addresses. Then it reads 8 KiB, like the loop of a
-/// small kernel.
+/// Returns how much longer some code takes immediately after counters were read: the median, in
+/// ticks. This slowdown is a part of the cost of counters for a program, but it happens after the
+/// bracket. The timed code returns from some functions, because a system call makes the processor
+/// forget their return addresses. Then it reads 8 KiB, like the loop of a small kernel.
 fn after_reading(thread: &mut Thread, scratch: *mut u8) -> u64 {
     if !thread.counting {
         return 0;
@@ -139,7 +135,6 @@ fn after_reading(thread: &mut Thread, scratch: *mut u8) -> u64 {
 /// About the number of functions of a runtime that return between two dispatches.
 const RETURNS: u32 = 8;
 
-/// Calls itself recursively this many times, and then calls `body`.
 #[inline(never)]
 fn descend(depth: u32, body: &mut dyn FnMut() -> u64) -> u64 {
     let result = match depth {
@@ -202,7 +197,7 @@ fn evaluate(thread: &Thread, page: &[u8], took: Took, uncounted: bool) -> Option
 /// Adds up the calls that ran with warm caches and were not interrupted. `probed`, `inside` and
 /// each element of `values` have one entry per call, in the order of the calls. Returns `None` if
 /// an entry is missing for some call (because a reading failed), because it is then unknown which
-/// entries belong to the same call.
+/// entries belong together.
 fn sums(
     thread_uid: u32,
     bare: u64,
@@ -236,7 +231,6 @@ fn sums(
     Some(sums)
 }
 
-/// Values of the empty calls, in ascending order.
 struct Sorted(Vec<u64>);
 
 impl Sorted {
@@ -245,7 +239,7 @@ impl Sorted {
         Self(values)
     }
 
-    /// Returns a quantile, which is given in tenths: 5 is the median.
+    /// Returns a quantile in tenths: 5 is the median.
     fn at(&self, tenths: usize) -> Option<u64> {
         self.0.get(self.0.len() * tenths / 10).copied()
     }
@@ -260,9 +254,8 @@ impl Sorted {
 mod tests {
     use super::*;
 
-    /// Of ten calls, the first takes 90 ticks more than a bare call (its code is not cached yet),
-    /// and one is interrupted. The other eight take 11 to 18 ticks more. Only the times of these
-    /// eight are added up: 11 + 12 + 13 + 14 + 15 + 16 + 17 + 18 = 116.
+    /// Of ten calls, the first is cold and one is interrupted. The other eight take 11 to 18 ticks
+    /// more than a bare call: together 116.
     #[test]
     fn cold_and_interrupted_calls_are_left_out() {
         let probed = [90, 11, 12, 13, 5_000, 14, 15, 16, 17, 18].map(|t| t + 30);

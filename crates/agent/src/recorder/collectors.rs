@@ -2,12 +2,10 @@
 //!
 //! A registered collector is never freed, because another thread may be executing one of its
 //! functions. A slot is one value that a collector measures for each call, and its key is the
-//! number under which the value is recorded. The keys of a removed collector are not used again:
-//! within a process, a key never changes its meaning.
+//! number under which the value is recorded. The keys of a removed collector are not used again.
 //!
 //! The functions in this file also push and pop the ids of ops for profiler plugins
-//! ([`crate::process::plugin_ids`]), because this is done at the same moments: when an op begins,
-//! ends or is abandoned.
+//! ([`crate::process::plugin_ids`]), because this is done at the same moments.
 //!
 //! An error in a collector is not an error of the model, with one exception. When Python runs a
 //! signal handler inside a collector's function, the resulting KeyboardInterrupt is meant for the
@@ -34,8 +32,8 @@ use crate::recorder::thread::{DEEPEST, MOST_COLLECTORS, Started, State, Thread};
 use crate::recorder::values::{self, Values};
 use crate::state::run::{self, Run};
 
-/// Number of values in memory after the values of a collector's slots. A collector must not write
-/// to them, and the recorder checks that they are unchanged.
+/// Number of values after those of a collector's slots. A collector must not write to them, and the
+/// recorder checks this.
 const GUARD: usize = 16;
 
 struct Registered {
@@ -43,8 +41,7 @@ struct Registered {
     /// Whether the collector may report an interruption ([`INTERRUPTED`], [`interruption`]).
     can_be_interrupted: bool,
     slots: Vec<ValueKey>,
-    /// Serial number of the part of the profile whose metadata already describes the collector's
-    /// slots.
+    /// Serial number of the part of the profile whose metadata describes the collector's slots.
     told: AtomicU32,
 }
 
@@ -52,23 +49,21 @@ static ACTIVE: [AtomicPtr<Registered>; MOST_COLLECTORS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_COLLECTORS];
 /// One bit for each registered collector, and the bit [`PLUGIN_IDS`].
 static MASK: AtomicU32 = AtomicU32::new(0);
-/// The bit of [`MASK`] that is set while the agent gives ids of ops to profiler plugins.
+/// Set while the agent gives ids of ops to profiler plugins.
 const PLUGIN_IDS: u32 = 1 << 31;
 const _: () = assert!(MOST_COLLECTORS < 31);
 static NEXT_KEY: AtomicU32 = AtomicU32::new(FIRST_USER_KEY);
 
-/// The result that the `stop` function of an adapter's own collector returns if it was interrupted.
+/// The result of `stop` of an adapter's own collector that was interrupted.
 pub const INTERRUPTED: i32 = 2;
-/// If the `start` function of an adapter's own collector is interrupted, it returns the address of
-/// this byte.
+/// See [`interruption`].
 static INTERRUPTION: u8 = 0;
 
-/// Returns the value that `start` of an adapter's own collector returns if it was interrupted.
+/// Returns the result of `start` of an adapter's own collector that was interrupted.
 pub fn interruption() -> *mut c_void {
     (&raw const INTERRUPTION).cast_mut().cast()
 }
 
-/// Switches the giving of op ids to profiler plugins on or off.
 pub fn set_plugin_ids(given: bool) {
     match given {
         true => MASK.fetch_or(PLUGIN_IDS, Ordering::Release),
@@ -76,15 +71,13 @@ pub fn set_plugin_ids(given: bool) {
     };
 }
 
-/// Returns whether any collector is registered or ids are given to plugins. This costs one relaxed
-/// load.
+/// Returns whether a collector is registered or plugins get ids. This costs one relaxed load.
 #[inline(always)]
 pub fn any() -> bool {
     MASK.load(Ordering::Relaxed) != 0
 }
 
-/// Registers a collector. Returns the collector's number, or a negative error code that
-/// `collector.h` describes.
+/// Returns the collector's number, or a negative error code that `collector.h` describes.
 ///
 /// # Safety
 /// The requirements of `include/counterpoint/collector.h` apply.
@@ -137,7 +130,7 @@ pub unsafe fn add(given: *const Collector, can_be_interrupted: bool) -> i32 {
     number as i32
 }
 
-/// Removes a collector. Returns 0, or −1 if there is no collector with that number.
+/// Removes a collector. Returns 0, or −1 if there is none with that number.
 pub fn remove(number: i32) -> i32 {
     let Some(place) = usize::try_from(number).ok().and_then(|n| ACTIVE.get(n)) else { return -1 };
     if place.swap(std::ptr::null_mut(), Ordering::AcqRel).is_null() {
@@ -147,19 +140,19 @@ pub fn remove(number: i32) -> i32 {
     0
 }
 
-/// The result of [`who_has`] if nothing uses the name.
+/// Nothing uses the name.
 pub const NOBODY: u8 = 0;
 /// A view has a column with this name.
 const A_VIEW: u8 = 1;
-/// A counter that is being recorded has this name, or a column derived from the counter has it.
+/// A recorded counter, or a column derived from it, has this name.
 const A_COUNTER: u8 = 2;
 /// A registered collector has a metric with this name.
 const A_COLLECTOR: u8 = 3;
 /// The name is empty or consists only of a unit.
 const NO_NAME: u8 = 4;
 
-/// Returns a number that says what already uses this name, or a name that differs from it only in
-/// case, separators or unit.
+/// Returns what already uses this name, or a name that differs from it only in case, separators or
+/// unit.
 pub fn who_has(name: &str) -> u8 {
     if columns::is_empty(name) {
         NO_NAME
@@ -185,7 +178,7 @@ fn active() -> impl Iterator<Item = (usize, &'static Registered)> {
     })
 }
 
-/// Called before a call that has this frame. Starts all registered collectors for the call, and
+/// Called before a call that has this frame. Starts the registered collectors for the call, and
 /// gives it an id for plugins. Returns `None` if there is nothing to stop at the end of the call.
 #[inline(always)]
 pub fn start(thread: &mut Thread, device: Device, frame: usize, ending: Ending) -> Option<Started> {
@@ -222,8 +215,8 @@ fn start_all(thread: &mut Thread, device: Device, frame: usize, ending: Ending) 
     is_any.then_some(started)
 }
 
-/// Pushes a new id to the plugins. A forked child inherits [`MASK`] but cannot use the plugins, so
-/// its first op switches the ids off.
+/// A forked child inherits [`MASK`] but cannot use the plugins, so its first op switches the ids
+/// off.
 fn push_id() -> u64 {
     if plugin_ids::are_inherited() {
         set_plugin_ids(false);
@@ -232,9 +225,9 @@ fn push_id() -> u64 {
     plugin_ids::push()
 }
 
-/// Pushes a new id for a call to the plugins. Returns the id, or 0 if the plugins get none. Used
-/// for hosts whose calls have no collectors, before a call's counters are read. Afterwards,
-/// [`keep_id`] or [`give_up_id`] must be called.
+/// Pushes a new id for a call to the plugins, and returns it, or 0. Used for hosts whose calls have
+/// no collectors, before a call's counters are read. Afterwards, [`keep_id`] or [`give_up_id`] must
+/// be called.
 #[inline(always)]
 pub fn give_id(thread: &mut Thread, frame: usize, ending: Ending) -> u64 {
     if MASK.load(Ordering::Relaxed) & PLUGIN_IDS != 0 && !thread.rehearsing {
@@ -252,7 +245,6 @@ fn give_id_now(thread: &mut Thread, frame: usize, ending: Ending) -> u64 {
     push_id()
 }
 
-/// Stores the id for the open call with index `at`.
 #[inline(always)]
 pub fn keep_id(thread: &mut Thread, at: usize, plugin_id: u64) {
     if plugin_id != 0 {
@@ -260,7 +252,7 @@ pub fn keep_id(thread: &mut Thread, at: usize, plugin_id: u64) {
     }
 }
 
-/// Pops an id, because the call is not recorded after all, or because it has been recorded.
+/// Pops an id, because the call is not recorded after all, or has been recorded.
 #[inline(always)]
 pub fn give_up_id(plugin_id: u64) {
     if plugin_id != 0 {
@@ -275,7 +267,7 @@ fn pop_id(id: u64) {
     plugin_ids::pop(id);
 }
 
-/// Returns whether a collector was started, or an id was pushed, for the open call with index `at`.
+/// Returns whether this open call has collectors or an id.
 #[inline(always)]
 pub fn has_any(thread: &Thread, at: usize) -> bool {
     thread.state_of(at).has(State::COLLECTED)
@@ -287,16 +279,16 @@ fn forget(thread: &mut Thread, at: usize) {
     call.state = call.state.without(State::COLLECTED);
 }
 
-/// Returns the id of the open call with index `at`, if it has an id and no collectors.
+/// Returns the id of this open call, if it has an id and no collectors.
 #[inline(always)]
 pub fn only_id(thread: &Thread, at: usize) -> Option<u64> {
     let is_only = has_any(thread, at) && thread.collected[at % DEEPEST].mask == 0;
     is_only.then(|| thread.collected[at % DEEPEST].plugin_id).filter(|id| *id != 0)
 }
 
-/// Removes the id that [`only_id`] returns from the thread's state, and returns it. The plugins
-/// still have the id: the caller must pop it with [`give_up_id`] after the counters were read, so
-/// that the counters do not count this work.
+/// Removes the id that [`only_id`] returns from the thread's state, and returns it. The caller must
+/// pop it with [`give_up_id`] after the counters were read, so that the counters do not count this
+/// work.
 #[inline(always)]
 pub fn take_id(thread: &mut Thread, at: usize) -> Option<u64> {
     let id = only_id(thread, at)?;
@@ -304,8 +296,7 @@ pub fn take_id(thread: &mut Thread, at: usize) -> Option<u64> {
     Some(id)
 }
 
-/// Abandons the collectors that were started for a call, because the call is not recorded after
-/// all.
+/// Abandons the collectors of a call that is not recorded after all.
 pub fn give_up(started: Option<Started>) {
     let Some(started) = started else { return };
     let _errno = ErrnoGuard::new();
@@ -325,7 +316,6 @@ fn for_each(started: &Started, mut body: impl FnMut(&'static Registered, *mut c_
     }
 }
 
-/// Stores the started collectors for the open call with index `at`.
 #[inline(always)]
 pub fn keep(thread: &mut Thread, at: usize, started: Option<Started>) {
     if let Some(started) = started {
@@ -342,7 +332,7 @@ fn take(thread: &mut Thread, at: usize) -> Option<Started> {
     })
 }
 
-/// Abandons the collectors of the open call with index `at`, which will have no end.
+/// Abandons the collectors of this open call, which will have no end.
 #[inline(always)]
 pub fn abandon(thread: &mut Thread, at: usize) {
     if has_any(thread, at) {
@@ -357,8 +347,8 @@ pub struct Room {
     pub values: Values,
 }
 
-/// Called after a call. Stops the collectors that were started for the call, and adds their values
-/// to `room`. Returns whether a collector was interrupted.
+/// Called after a call. Stops its collectors, and adds their values to `room`. Returns whether a
+/// collector was interrupted.
 #[inline(never)]
 pub fn stop(thread: &mut Thread, at: usize, room: &mut Room) -> bool {
     let Room { given, values } = room;
@@ -392,9 +382,8 @@ pub fn stop(thread: &mut Thread, at: usize, room: &mut Room) -> bool {
 }
 
 impl Registered {
-    /// Adds the values that the collector has written. Returns false if the collector wrote beyond
-    /// its slots, or if the description of its slots cannot be written to the profile at the
-    /// moment.
+    /// Adds the values that the collector has written. Returns false if it wrote beyond its slots,
+    /// or if its slots cannot be described in the profile at the moment.
     fn take(&self, given: &[Value], process: &Process, values: &mut Values) -> bool {
         let beyond = given.iter().skip(self.slots.len()).any(|value| *value != Value::default());
         if beyond || !self.tell(process) {
@@ -425,8 +414,8 @@ impl Registered {
         }
     }
 
-    /// Writes the descriptions of the collector's slots to the process's part of the profile,
-    /// unless it already contains them. Returns false if the process's lock cannot be taken.
+    /// Writes the descriptions of the collector's slots to the process's part of the profile, once.
+    /// Returns false if the process's lock cannot be taken.
     fn tell(&self, process: &Process) -> bool {
         if self.told.load(Ordering::Acquire) == process.serial() {
             return true;
@@ -434,8 +423,7 @@ impl Registered {
         let Some(_lock) = Lock::take() else { return false };
         for slot in &self.slots {
             let mut slot = slot.clone();
-            // This happens if the collector was registered before a session whose counter has the
-            // same name.
+            // The collector was registered before a session whose counter has the same name.
             if is_counter(process.run(), &slot.name) {
                 slot.name.push_str(" (collector)");
             }
@@ -446,7 +434,6 @@ impl Registered {
     }
 }
 
-/// Returns the number that is recorded for a text which a collector has passed.
 fn text(at: u64, process: &Process) -> Option<u64> {
     if at == 0 {
         return None;
@@ -455,7 +442,7 @@ fn text(at: u64, process: &Process) -> Option<u64> {
     values::text(unsafe { CStr::from_ptr(at as *const _) }.to_bytes(), process)
 }
 
-/// Does what [`add`] does, for the agent's C interface: catches panics and preserves `errno`.
+/// Does what [`add`] does, for the agent's C interface.
 ///
 /// # Safety
 /// The requirements of [`add`] apply.

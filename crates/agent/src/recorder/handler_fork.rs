@@ -1,7 +1,7 @@
 //! Handles a fork by a signal handler that has interrupted the recorder. When the handler returns
 //! in the child, the recorder continues in the middle of a record. But the child does not have the
-//! memory that the recorder was writing to: thread states are wiped in a forked child, and pages of
-//! the pool belong to the parent.
+//! memory of this record: thread states are wiped in a forked child, and pages of the pool belong
+//! to the parent.
 //!
 //! ```text
 //!  before the fork    copy the thread's state                    (its memory will be wiped)
@@ -12,8 +12,8 @@
 //!
 //! The agent cannot distinguish a fork by a handler from a fork by the program itself, so it takes
 //! these steps at every fork of a recording thread. They cost a mapping and a copy. A handler
-//! cannot interrupt work that takes longer than writing a record (attaching, flushing, leaving,
-//! everything under the process's lock), because signals are blocked during such work.
+//! cannot interrupt longer work than writing a record (such as attaching and flushing), because
+//! signals are blocked during such work.
 //!
 //! If a handler makes the system call `clone` directly, none of this code runs. The child must then
 //! not return from the handler.
@@ -30,7 +30,6 @@ use crate::os::{own_image, own_stack};
 use crate::recorder::thread::{self, Thread};
 use crate::state::run::{self, Run};
 
-/// The saved state of a thread while the thread forks.
 #[repr(C)]
 pub(crate) struct Saved {
     thread: MaybeUninit<Thread>,
@@ -41,13 +40,12 @@ pub(crate) struct Saved {
 
 const SAVED_BYTES: usize = size_of::<Saved>().next_multiple_of(4096);
 
-/// One bit for each page of the pool. A bit is set if private memory is mapped over the page in
-/// this process, because an ancestor used the page when it forked.
+/// One bit for each page of the pool, set if private memory is mapped over the page in this
+/// process.
 static PRIVATE: [AtomicU64; MOST_PAGES / 64] = [const { AtomicU64::new(0) }; MOST_PAGES / 64];
 
 unsafe extern "C" {
-    /// The function that `pthread_atfork` calls, because glibc provides `pthread_atfork` only in a
-    /// static library.
+    /// The function behind `pthread_atfork`, which glibc provides only in a static library.
     fn __register_atfork(
         prepare: Option<extern "C" fn()>,
         parent: Option<extern "C" fn()>,
@@ -56,7 +54,6 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Registers [`before`], [`in_parent`] and [`in_child`], so that every later fork calls them.
 pub fn watch() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.swap(true, Ordering::Relaxed) {
@@ -98,12 +95,11 @@ extern "C" fn in_parent() {
     }
 }
 
-/// A function of an adapter that [`in_child`] calls, on the thread that forked; null if there is
-/// none.
+/// A function of an adapter that [`in_child`] calls, or null.
 static ADAPTERS_OWN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Registers a function that is called in forked children before the agent does anything else
-/// there. At most one adapter may call this.
+/// Registers a function that is called in forked children before the agent's own work there, on the
+/// thread that forked. At most one adapter may call this.
 pub fn call_in_child(function: fn()) {
     ADAPTERS_OWN.store(function as *mut (), Ordering::Release);
 }
@@ -133,22 +129,21 @@ extern "C" fn in_child() {
             PRIVATE[page / 64 % PRIVATE.len()].fetch_or(1 << (page % 64), Ordering::Relaxed);
         }
         for page in (*saved).counter_pages.iter().filter(|page| **page != 0) {
-            // A page of zeros makes the reader of a counter believe that the counter is not running
-            // on a CPU.
+            // A page of zeros tells the reader that the counter is not running on a CPU.
             let _ = sys::map_zeros_at(*page, 4096);
         }
     }
     sys::unmap(saved.cast(), SAVED_BYTES);
 }
 
-/// Clears [`PRIVATE`]. Called when a session begins, because private memory was mapped only over
-/// pages of earlier pools.
+/// Called when a session begins, because private memory was mapped only over pages of earlier
+/// pools.
 pub fn forget_private_pages() {
     PRIVATE.iter().for_each(|word| word.store(0, Ordering::Relaxed));
 }
 
-/// Called before a page of the pool that was just claimed is used. If private memory is mapped over
-/// the page, maps the shared page again. Returns false if that fails.
+/// Maps the shared page again if private memory is mapped over this page of the pool. Called before
+/// a claimed page is used. Returns false if that fails.
 pub fn share(run: &Run, page: usize) -> bool {
     let (word, bit) = (&PRIVATE[page / 64 % PRIVATE.len()], 1 << (page % 64));
     if word.load(Ordering::Relaxed) & bit == 0 {
@@ -161,10 +156,9 @@ pub fn share(run: &Run, page: usize) -> bool {
     shared
 }
 
-/// The address of glibc's `_Fork`, which exists since glibc 2.34.
+/// glibc's `_Fork`, which exists since glibc 2.34.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Looks up glibc's `_Fork`. Called by the constructor.
 pub fn prepare() {
     // SAFETY: the name is a C string. With RTLD_NEXT, dlsym finds the definition that comes after
     // this library's.

@@ -1,10 +1,10 @@
 //! The pages that a thread writes its records to. The pool (memory that `counterpoint run` shares
-//! with all processes of a run) consists of such pages. A thread claims a page, appends its content
+//! with the processes of a run) consists of such pages. A thread claims a page, appends its content
 //! to the profile when it is full, and releases it when the thread ends.
 //!
 //! If `counterpoint run` takes full pages ([`record::pool::full`]), a thread hands a full page over
 //! to `run` and continues with a spare page. If `run` has not given a spare page back in time, the
-//! thread appends its page itself. A thread always appends its first page itself. This creates the
+//! thread appends its page itself. A thread also appends its first page itself. This creates the
 //! file if necessary, and shows that it can be written.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,12 +19,11 @@ use crate::recorder::handler_fork;
 use crate::recorder::thread::{NO_PAGE, SPARES, Thread};
 use crate::state::run::Run;
 
-/// Index of the page at which the search for a free page begins. It is the page that this process
-/// released last, because this page is still mapped.
+/// The page that this process released last. The search for a free page begins there, because that
+/// page is still mapped.
 static HINT: AtomicUsize = AtomicUsize::new(0);
 
-/// Claims a page of the pool and makes it present. Returns `None` if no page is free or if this
-/// fails; a failure to make the page present is counted as a loss.
+/// Claims a page of the pool and makes it present. If the latter fails, counts a loss.
 pub fn claim(run: &Run, process: &Process) -> Option<usize> {
     let claimed = claim_spare(run, process);
     if let Err(Some(errno)) = claimed {
@@ -48,7 +47,6 @@ fn claim_spare(run: &Run, process: &Process) -> Result<usize, Option<i32>> {
     Ok(page)
 }
 
-/// Stores that the process has released this page.
 pub fn note_released(page: usize) {
     HINT.store(page, Ordering::Relaxed);
 }
@@ -57,8 +55,7 @@ pub fn note_released(page: usize) {
 const MOST_STEPS: usize = 8;
 
 impl Thread {
-    /// Writes a record of the thread's clocks, and stores that the next one is due in a
-    /// millisecond.
+    /// Writes a record of the thread's clocks. The next one is due in a millisecond.
     #[cold]
     #[inline(never)]
     pub(crate) fn clock_record(&mut self) {
@@ -90,17 +87,15 @@ impl Thread {
         }
         let _errno = ErrnoGuard::new();
         if guarded_apart(|| self.flush_apart()).is_none() {
-            // There is no memory for a separate stack, or there was an internal error. In both
-            // cases, the page must be emptied, and its calls are lost.
+            // There is no memory for a separate stack, or there was an internal error. The page
+            // must be emptied, and its calls are lost.
             self.lose_calls(AppendError::Errno(libc::ENOMEM), self.writer.calls());
-            // SAFETY: the writer has a page, and the content of the page was given up in the line
-            // before.
+            // SAFETY: the writer has a page, whose content was given up in the line before.
             unsafe { self.writer.next_page(&self.start) };
         }
     }
 
-    /// The part of [`Thread::flush`] that runs on a separate stack of the agent, with signals
-    /// blocked.
+    /// The part of [`Thread::flush`] that runs on a separate stack, with signals blocked.
     fn flush_apart(&mut self) {
         point!(Flush);
         let begun = self.run.clock.begin();
@@ -120,11 +115,9 @@ impl Thread {
         start.flush_ticks += start.base_ticks.wrapping_sub(begun);
         start.flushes += 1;
         // The flush happens between the last usage on the old page and the first usage on the new
-        // page. So readers do not attribute the resources that the flush uses to the program.
+        // page. So readers do not attribute its resources to the program.
         start.usage = Usage::of_thread(start.base_ticks);
         self.start = start;
-        // The number of calls on the page is added to the process's total, which is in its row of
-        // the pool.
         self.process.row().calls.fetch_add(calls.into(), Ordering::Relaxed);
         if let Some(next) = next {
             // SAFETY: `next` is a page that this thread owns, and that is present and empty.
@@ -168,8 +161,8 @@ impl Thread {
         Some(next)
     }
 
-    /// Gives up the spare pages, because the thread is ending. Pages that `run` has not taken yet
-    /// are appended here.
+    /// Gives up the spare pages, because the thread is ending. Appends pages that `run` has not
+    /// taken yet.
     pub(super) fn leave_spares(&mut self) {
         let (pool, row) = (&self.run.pool, self.process.row_number());
         for page in std::mem::replace(&mut self.spares, [NO_PAGE; SPARES]) {
@@ -178,8 +171,8 @@ impl Thread {
                 if page == NO_PAGE || pool.leave_page(page, row) {
                     break; // `run` releases it.
                 }
-                // If the page cannot be appended, it stays in the pool, from which `counterpoint
-                // run` or `counterpoint report` collects it.
+                // Otherwise the page stays in the pool, from which `counterpoint run` or
+                // `counterpoint report` collects it.
                 let was_offered = pool.take_back(page, row);
                 if was_offered && !self.append_taken_back(page) {
                     break;

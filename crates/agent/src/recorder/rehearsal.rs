@@ -2,7 +2,7 @@
 //! that records calls provides its own empty call and the bracket around it.
 //!
 //! Adapters that record no calls use [`rehearse_plain_calls`]. Their threads attach only to read
-//! counters, and plain empty calls measure the work that all brackets have in common.
+//! counters.
 
 use record::Call;
 use record::clock::ClockKind;
@@ -13,8 +13,8 @@ use crate::recorder::budget::sampling::How;
 use crate::recorder::thread::{BEFORE, Thread};
 
 /// Alternates `calls` times between an empty call without a bracket (`bare`) and one with a bracket
-/// (`probed`). This function and `probed` are inlined, so that nothing but the bracket is between
-/// the two readings of the clock.
+/// (`probed`). Everything is inlined, so that nothing but the bracket is between the two readings
+/// of the clock.
 #[inline(always)]
 pub fn rehearse(
     clock: ClockKind,
@@ -39,8 +39,7 @@ fn nothing() {
     std::hint::black_box(());
 }
 
-/// Makes `calls` calls of an empty function without a bracket, and as many inside a bracket, for
-/// which the thread's counters are read.
+/// Makes `calls` calls of an empty function without a bracket, and as many inside a bracket.
 pub fn rehearse_plain_calls(thread: &mut Thread, calls: usize, _: bool) -> Took {
     let clock = thread.run.clock;
     let empty: fn() = std::hint::black_box(nothing);

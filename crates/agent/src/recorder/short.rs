@@ -8,14 +8,13 @@
 //!
 //! *Timed* calls are calls for which no counters are read and that are inside of no other call.
 //! [`Thread::try_open_op`] begins only ops that the host ends in any case
-//! ([`crate::recorder::bracket::Ending::Held`]); [`Thread::try_end_op`] is for all ops.
-//! [`crate::recorder::bracket`] handles every case. The usual cases have their own code, because
-//! the cost of a call depends on how much code and data the recorder uses for it. The program, and
-//! the system calls that read counters, displace most of this code and data from the processor's
-//! caches, so it must be fetched again for each call. Each `try_` function first checks all
-//! conditions. If it returns false, it has changed nothing, and the caller must use the functions
-//! in `bracket` (the *long way*). The functions for timed calls contain no code that could panic,
-//! so an adapter can use them between stack frames of the host.
+//! ([`crate::recorder::bracket::Ending::Held`]). The usual cases have their own code, because the
+//! cost of a call depends on how much code and data the recorder uses for it. The program, and the
+//! system calls that read counters, displace most of this code and data from the processor's
+//! caches, so it must be fetched again for each call. If a `try_` function returns false, it has
+//! changed nothing, and the caller must use the functions in [`crate::recorder::bracket`] (the
+//! *long way*). The functions for timed calls contain no code that could panic, so an adapter can
+//! use them between stack frames of the host.
 
 use counters::ReadStatus;
 use record::{Call, ClockKind};
@@ -25,8 +24,8 @@ use crate::recorder::bracket::stack_address;
 use crate::recorder::busy::while_busy;
 use crate::recorder::thread::{DEEPEST, OpenCall, Slot, State, Thread};
 
-/// Returns whether a run without a budget allows the short way for calls that are only timed.
-/// `counting` says whether counters are read.
+/// Returns whether a run without a budget allows the short way for timed calls. `counting` says
+/// whether counters are read.
 pub(super) fn has_short_calls(clock: ClockKind, counting: bool) -> bool {
     clock == SHORT_CLOCK && !counting && has_short_ops()
 }
@@ -37,8 +36,8 @@ pub(super) fn has_short_ops() -> bool {
     !cfg!(feature = "inject-panics")
 }
 
-/// The only clock with which timed calls can take the short way. If there were a choice of clocks,
-/// the code would be longer.
+/// The only clock with which timed calls can take the short way. A choice of clocks would make the
+/// code longer.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const SHORT_CLOCK: ClockKind = ClockKind::Tsc;
 #[cfg(not(target_arch = "x86_64"))]
@@ -62,16 +61,15 @@ pub(crate) fn fetch(addresses: [*const u8; 4]) {
 }
 
 impl Thread {
-    /// Opens a call that is only timed, if the short way is allowed and no other call is open.
-    /// Returns whether it did.
+    /// Opens a timed call, if the short way is allowed and no other call is open. Returns whether
+    /// it did.
     #[inline(always)]
     pub(crate) fn try_open_timed(&mut self, export: u32, frame: usize) -> bool {
         if !self.short_calls || self.busy.is_set() || self.depth != 0 {
             return false;
         }
         while_busy!(self, {
-            // `state` is not set, because an unused element of `calls` already has the state of a
-            // call that is only timed.
+            // An unused element of `calls` already has the state of a timed call.
             self.calls[0].frame = frame;
             // SAFETY: the caller has found this thread attached, so its writer has a page.
             unsafe { self.writer.set_open(1, export) };
@@ -80,8 +78,8 @@ impl Thread {
         true
     }
 
-    /// Returns the addresses that the recorder will access at the end of a call of `export`. They
-    /// are to be passed to [`fetch`].
+    /// Returns the addresses that the recorder will access at the end of a call of `export`, for
+    /// [`fetch`].
     #[inline(always)]
     pub(crate) fn ahead(&self, export: u32) -> [*const u8; 4] {
         let [place, record, header] = self.writer.ahead(export);
@@ -113,10 +111,8 @@ impl Thread {
         true
     }
 
-    /// Opens and starts an op that the host ends in any case. Returns false if the short way is not
-    /// allowed, if the thread is executing the recorder (this is a signal handler), if too many
-    /// calls are open, or if the innermost one was abandoned. `entered` is what [`Thread::enter`]
-    /// returned.
+    /// Opens and starts an op that the host ends in any case. Returns false in unusual cases, for
+    /// example if the innermost call was abandoned. `entered` is what [`Thread::enter`] returned.
     #[inline(always)]
     pub(crate) fn try_open_op(
         &mut self,
@@ -155,8 +151,8 @@ impl Thread {
 
     /// Ends the innermost call, if it is an op with this frame and its record is all that must be
     /// written. The op ended at the time `end`, on the processor `location`. `value` gets the
-    /// numbers that the adapter stored for the op. It returns the only value that is to be recorded
-    /// for them, or `None` if there are several values.
+    /// numbers in the op's slot, and returns the value to record for them, or `None` if there are
+    /// several.
     #[inline(always)]
     pub(crate) fn try_end_op(
         &mut self,
@@ -207,8 +203,6 @@ impl Thread {
         true
     }
 
-    /// Writes a value of the call that was recorded last.
-    ///
     /// # Safety
     /// A page with enough space for values must be attached.
     #[inline(never)]

@@ -9,10 +9,9 @@
 //!                                                                     (nothing)
 //! ```
 //!
-//! A small struct in the static TLS block (`thread/local.rs`) points to this state; reading it
-//! never allocates memory and is safe in a signal handler. The state itself ([`Thread`]) is in
-//! separate memory that is present from the start and is zeroed in a forked child.
-//! [`crate::recorder::attach`] creates and releases this memory.
+//! A small struct in the static TLS block (`thread/local.rs`) points to this state. The state
+//! itself ([`Thread`]) is in separate memory that is present from the start and is zeroed in a
+//! forked child. [`crate::recorder::attach`] creates and releases this memory.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -39,60 +38,48 @@ pub(crate) use calls::{MOST_COLLECTORS, OpenCall, Slot, Started, State, Workers}
 pub use local::current;
 pub(crate) use local::{get as local, set_saved, take_saved, with_current};
 
-/// Maximum depth of nested calls that are recorded. Calls are nested if a signal handler makes a
-/// call, if a dispatch launches a dispatch, or if functions of a model call each other.
+/// Maximum depth of nested calls that are recorded. Calls are nested if, for example, a signal
+/// handler makes a call, or functions of a model call each other.
 pub const DEEPEST: usize = crate::recorder::budget::sampling::DEEPEST;
 
 /// The state of a thread. The fields that are needed in every call come first. Between two calls,
-/// the program displaces them from the processor's caches, so they are in as few cache lines as
-/// possible: the first line of this struct, the line of the open call, and the first line of
-/// `writer`.
+/// the program displaces them from the processor's caches, so they should be in few cache lines:
+/// the first line of this struct, the line of the open call, and the first line of `writer`.
 #[repr(C, align(64))]
 pub struct Thread {
-    /// While the thread is attached: the epoch to which the state belongs ([`epoch::current`]).
-    /// Zero before and after that, and in a forked child.
+    /// The epoch to which the state belongs ([`epoch::current`]) while the thread is attached;
+    /// otherwise zero, also in a forked child.
     pub(crate) epoch: AtomicU32,
-    /// Set while the recorder changes this state; a call that a signal handler makes meanwhile is
-    /// not recorded.
+    /// Set while the recorder changes this state.
     pub(crate) busy: Busy,
     pub(crate) depth: u32,
-    /// Whether counters are read.
     pub(crate) counting: bool,
-    /// Set while calibration makes empty calls. Failed counter reads of these calls are not counted
-    /// as losses.
+    /// Set while calibration makes empty calls, whose failed counter reads are no losses.
     pub(crate) rehearsing: bool,
-    /// Whether it has already been counted as a loss that the program has closed the descriptors of
-    /// the thread's counters.
+    /// Whether the loss was already counted that the program has closed the thread's counters.
     pub(crate) lost_noted: bool,
-    /// Number of counters, if they are all in one group; otherwise 0.
+    /// Number of counters if they are all in one group; otherwise 0.
     pub(crate) one_group: u8,
-    /// Whether calls that are only timed, with the clock [`crate::recorder::short::SHORT_CLOCK`],
-    /// may take the short way ([`crate::recorder::short`]).
+    /// Whether calls that are only timed may take the short way ([`crate::recorder::short`]).
     pub(crate) short_calls: bool,
     /// Whether ops may take the short way.
     pub(crate) short_ops: bool,
-    /// The clock of `run`.
     pub(crate) clock: ClockKind,
-    /// For each half of a bracket (before and after the call): the number of calls until the next
-    /// call for which this half is timed.
+    /// For each half of a bracket (before and after the call): the number of calls until this half
+    /// is timed.
     pub(crate) until_timed: [u16; 2],
-    /// Serial number of the part of the profile into which the thread records. It does not change
-    /// while the thread is attached.
+    /// Serial number of the part of the profile into which the attached thread records.
     pub(crate) serial: u32,
-    /// Decides at which op the agent next measures how long the host takes to announce an op.
+    /// Decides when the agent next measures how long the host takes to announce an op.
     pub(crate) announcing: Announcing,
     pub(crate) run: &'static Run,
-    /// Time in ticks from which on a record of the thread's clocks is due. The record is written
-    /// after the next call that ends.
+    /// Time in ticks from which on a record of the thread's clocks is due.
     pub(crate) next_clock: u64,
-    /// The halves of brackets that are being timed at present.
     pub(super) halves: Halves,
-    /// The open calls; only the first `depth` elements are in use. A call was abandoned if a later
-    /// call has the same frame or one above it ([`crate::recorder::bracket::WRAPPERS`] says when
-    /// this does not hold).
+    /// The open calls; only the first `depth` elements are in use.
     pub(crate) calls: [OpenCall; DEEPEST],
     pub(crate) writer: PageWriter,
-    /// The data for drawing calls (choosing calls at random), in a run with a budget.
+    /// In a run with a budget, the data for drawing calls (choosing calls at random).
     pub(crate) draws: Draws,
     pub(crate) workers: [Workers; DEEPEST],
     pub(crate) collected: [Started; DEEPEST],
@@ -105,17 +92,17 @@ pub struct Thread {
     /// there.
     pub(crate) memory: u32,
     pub(super) page: usize,
-    /// Full pages that the thread has offered to `run`; [`NO_PAGE`] in unused elements.
+    /// Full pages that the thread has offered to `run`, or [`NO_PAGE`].
     pub(super) spares: [usize; SPARES],
-    /// Whether the thread has already appended a page itself, which shows that the file exists and
-    /// can be written.
+    /// Whether the thread has appended a page itself. This shows that the file exists and can be
+    /// written.
     pub(super) has_appended: bool,
     pub(super) start: PageStart,
     pub(super) process: Process,
 }
 
-/// The number of full pages that a thread can have offered to `counterpoint run` at a time. With
-/// only one, a thread with short calls would often find that `run` has not given the page back yet.
+/// The number of full pages that a thread can offer to `counterpoint run` at a time. With only one,
+/// a thread with short calls would often find that `run` has not given the page back yet.
 pub(super) const SPARES: usize = 2;
 /// Stored instead of a page's index if there is no page.
 pub(super) const NO_PAGE: usize = usize::MAX;
@@ -126,27 +113,26 @@ pub(super) const OURS: u32 = 0x7468_7264;
 pub(super) const THREAD_BYTES: usize = size_of::<Thread>().next_multiple_of(4096);
 
 impl Thread {
-    /// Returns whether calls can be recorded: the thread is attached to the current recording.
+    /// Returns whether the thread is attached to the current recording.
     #[inline(always)]
     pub(crate) fn is_attached(&self) -> bool {
         self.epoch.load(Ordering::Relaxed) == epoch::current()
     }
 
-    /// Returns whether the thread was attached to a recording that is no longer current.
+    /// Returns whether the thread is attached to a recording that is no longer current.
     pub(super) fn is_stale(&self) -> bool {
         let epoch = self.epoch.load(Ordering::Relaxed);
         epoch != 0 && epoch != epoch::current()
     }
 
     /// Returns whether the thread's next state can be created in this memory. In a forked child it
-    /// cannot, because code that a signal handler had interrupted still uses this memory until it
-    /// finishes.
+    /// cannot: interrupted code still uses the memory until it finishes.
     pub(super) fn is_reusable(&self) -> bool {
         self.memory == OURS
     }
 
-    /// Called when the session of this state has ended. Closes the counters, and leaves the page in
-    /// the pool, from which `counterpoint run` or `counterpoint report` collects it.
+    /// Called when the session of this state has ended. Leaves the page in the pool, from which
+    /// `counterpoint run` or `counterpoint report` collects it.
     pub(super) fn discard(&mut self) {
         self.epoch.store(0, Ordering::Relaxed);
         self.close_counters();
@@ -163,7 +149,6 @@ impl Thread {
         self.counters.close();
     }
 
-    /// Returns the index of the thread's page in the pool.
     pub(crate) fn page_number(&self) -> usize {
         self.page
     }
@@ -172,8 +157,8 @@ impl Thread {
         &self.process
     }
 
-    /// Runs `body`, which makes empty calls with brackets. The records of these calls are written
-    /// to `scratch` instead of the thread's page.
+    /// Runs `body`, which makes empty calls with brackets. Their records are written to `scratch`
+    /// instead of the thread's page.
     pub(crate) fn with_scratch<T>(
         &mut self,
         scratch: *mut u8,
@@ -201,5 +186,5 @@ impl Thread {
 
 const _: () = assert!(std::mem::offset_of!(Thread, calls) == 64);
 
-// The state must not need dropping, because its memory is unmapped without dropping the state.
+// The memory of the state is unmapped without dropping the state.
 const _: () = assert!(!std::mem::needs_drop::<Thread>());

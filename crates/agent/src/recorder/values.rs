@@ -1,5 +1,4 @@
-//! The values that are recorded with a call. A text is recorded as a number, which [`text`]
-//! assigns.
+//! The values that are recorded with a call. A text is recorded as a number.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +8,10 @@ use record::page::MOST_VALUES;
 use crate::process::lock::Lock;
 use crate::process::part::Process;
 
-/// Maximum number of distinct texts to which a process assigns numbers.
+/// Maximum number of distinct texts of a process.
 const MOST_TEXTS: usize = 4096;
 
-/// The values of one call, with their keys. At most `N` values are stored; further ones are left
-/// out.
+/// The values of one call, with their keys. Further ones than `N` are left out.
 pub struct Values<const N: usize = MOST_VALUES> {
     all: [(u32, u64); N],
     count: usize,
@@ -32,19 +30,17 @@ impl<const N: usize> Values<N> {
         }
     }
 
-    /// Returns all values, in the form that the page writer needs.
     pub fn as_slice(&self) -> &[(u32, u64)] {
         self.all.get(..self.count).unwrap_or_default()
     }
 }
 
-/// For each text: its number, and the serial number of the part of the profile that already
-/// contains the text. Protected by the process's lock.
+/// For each text: its number, and the serial number of the part of the profile that contains it.
+/// Protected by the process's lock.
 static mut TEXTS: BTreeMap<Vec<u8>, (u32, u32)> = BTreeMap::new();
 
-/// Returns the number of a text, and writes the text to the process's part of the profile if it is
-/// not there yet. Returns `None` if there are too many texts, or if the lock cannot be taken
-/// because this runs in a signal handler that has interrupted its owner.
+/// Returns the number of a text, and writes the text to the process's part if it is not there yet.
+/// Returns `None` if there are too many texts, or if the lock cannot be taken.
 pub fn text(bytes: &[u8], process: &Process) -> Option<u64> {
     let _lock = Lock::take()?;
     // SAFETY: this thread has the process's lock, which protects `TEXTS`.

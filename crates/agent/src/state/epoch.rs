@@ -1,16 +1,15 @@
 //! The epoch: a number that identifies the current recording. It is 1 for the recording that the
 //! environment asks for, and increases by one with each session.
 //!
-//! The state that the recorder keeps for a thread also contains an epoch, and is valid only if it
-//! equals the current one. So with one relaxed load, a thread finds out whether it can record, must
-//! set up new state, or has nothing to record.
+//! The recorder's state of a thread also contains an epoch, and is valid only if it equals the
+//! current one. So with one relaxed load, a thread finds out whether it can record, must set up new
+//! state, or has nothing to record.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The epoch while nothing is being recorded.
 pub const IDLE: u32 = u32::MAX - 1;
-/// The epoch if nothing will ever be recorded, because there was an internal error or because
-/// recording is impossible in this process.
+/// The epoch if nothing will ever be recorded, for example after an internal error.
 pub const OFF: u32 = u32::MAX;
 /// The epoch of the recording that the environment asks for.
 const OF_ENVIRONMENT: u32 = 1;
@@ -23,25 +22,24 @@ pub fn wanted() -> bool {
     EPOCH.load(Ordering::Relaxed) < IDLE
 }
 
-/// Returns the epoch of the current recording. While nothing is being recorded, this is a number
-/// that no thread's state has. This costs one relaxed load.
+/// Returns the epoch of the current recording. Otherwise, returns a number that no thread's state
+/// has. This costs one relaxed load.
 #[inline(always)]
 pub fn current() -> u32 {
     EPOCH.load(Ordering::Relaxed)
 }
 
-/// Returns whether [`switch_off`] was called.
 pub fn is_off() -> bool {
     current() == OFF
 }
 
-/// Switches the agent off permanently and returns the previous epoch. From now on, no call is
-/// recorded. What was already recorded is kept.
+/// Switches the agent off permanently and returns the previous epoch. What was already recorded is
+/// kept.
 pub fn switch_off() -> u32 {
     EPOCH.swap(OFF, Ordering::SeqCst)
 }
 
-/// Starts the recording that the environment asks for. Called by the constructor.
+/// Called by the constructor.
 pub fn begin_environment() {
     EPOCH.store(OF_ENVIRONMENT, Ordering::Release);
 }

@@ -1,12 +1,11 @@
-//! The data of a process about its part of a profile: plain integers, in memory that is zeroed in a
-//! forked child. [`crate::process::part`] interprets them.
+//! The data of a process about its part of a profile. [`crate::process::part`] interprets them.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::os::sys;
 
-/// The data of this process about its part of the profile in one run. All fields are zero until the
+/// Plain integers, in memory that is zeroed in a forked child. The fields are zero until the
 /// process prepares to record.
 #[repr(C)]
 #[derive(Debug)]
@@ -20,31 +19,30 @@ pub struct PartWords {
     /// 1 if a thread has begun to calibrate; otherwise 0.
     pub calibrated: AtomicU32,
     pub pid: AtomicU32,
-    /// The number that distinguishes this part from other parts of the same process in the profile.
+    /// Distinguishes this part from other parts of the same process in the profile.
     pub generation: AtomicU32,
-    /// A number that is different for each part that this process and its ancestors have made.
+    /// Different for each part that this process and its ancestors have made.
     pub serial: AtomicU32,
-    /// Number of last pages that threads have appended when they were detached.
+    /// Number of last pages that detached threads have appended.
     pub leaving_pages: AtomicU32,
     /// The number that the next contiguous pages with a thread's tables of loops will get.
     pub next_loops: AtomicU32,
     /// The number that the next file of events will get.
     pub next_events: AtomicU32,
-    /// Processor time that threads needed to append these pages, in ns.
+    /// Processor time that threads needed to append their last pages, in ns.
     pub leaving_ns: AtomicU64,
-    /// Time at which the process started, in clock ticks since boot.
+    /// In clock ticks since boot.
     pub start_time: AtomicU64,
-    /// The paths of the part's files; null if the part could not be created.
+    /// Null if the part could not be created.
     pub paths: AtomicPtr<Paths>,
 }
 
-/// The value of `ready` when the process has a row, so that losses can be counted.
+/// The process has a row, so that losses can be counted.
 pub const NAMED: u32 = 1;
-/// The value of `ready` when the process's metadata is in the profile, too. Threads may record from
-/// now on, because every name that a record refers to is in the profile.
+/// The process's metadata is in the profile, too. Threads may record from now on, because the names
+/// that records refer to are in the profile.
 pub const READY: u32 = 2;
 
-/// The paths of a part's files.
 #[derive(Debug)]
 pub struct Paths {
     /// The file with metadata frames.
@@ -71,8 +69,7 @@ impl PartWords {
         Ok(unsafe { &*at })
     }
 
-    /// Clears the words for the next session. The caller must ensure that nothing in the process
-    /// uses the words any more.
+    /// Clears the words for the next session. Nothing in the process may use them any more.
     pub fn begin_anew(&'static self) -> &'static Self {
         let words = [
             &self.ready,
@@ -99,7 +96,6 @@ impl PartWords {
 mod tests {
     use super::*;
 
-    /// A session must not start with the counts of an earlier session.
     #[test]
     fn nothing_of_an_earlier_session_is_left() {
         let words = PartWords::make().expect("the pages can be mapped");

@@ -1,6 +1,5 @@
 //! The contents of the run file (with which `counterpoint run` or a program asks for a profile), in
-//! a form that is ready to use. The file is loaded when there is something to record
-//! ([`crate::process::load`]) or when a session begins.
+//! a form that is ready to use.
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -17,38 +16,31 @@ use crate::state::part_words::PartWords;
 /// A recording, as this process sees it. It is never freed, and a forked child has a copy.
 #[derive(Debug)]
 pub struct Run {
-    /// The profile directory.
     pub profile: String,
     pub pool: Pool,
     pub pool_path: CString,
-    /// The counters to read.
     pub plan: Plan,
-    /// A mask with one bit set for each counter of the plan.
+    /// One bit for each counter of the plan.
     pub counter_mask: u32,
-    /// The clock from which timestamps are read.
     pub clock: ClockKind,
     /// Clock ticks per millisecond, approximately.
     pub ticks_per_ms: u64,
-    /// Patterns for the names of the exports to record. If the list is empty, all exports are
-    /// recorded.
+    /// Patterns for the names of the exports to record. If empty, all exports are recorded.
     pub filters: Vec<String>,
     /// Whether counters are also read for bookkeeping ops (ops that only manage their host's data).
     pub bookkeeping: bool,
-    /// The part of each thread's processor time that recording may take (the budget); `None` if
-    /// every call is recorded.
+    /// The part of each thread's processor time that recording may take (the budget), if there is a
+    /// limit.
     pub budget: Option<f64>,
-    /// Whether the number of calls must be exact, in a run with a budget.
     pub exact_counts: bool,
-    /// How instrumented loops are recorded; `None` if they are not recorded.
     pub loops: Option<LoopOptions>,
-    /// The profiler plugins to load; `None` if there are none.
     pub plugins: Option<PluginOptions>,
-    /// The data of this process about its part of the profile. It is zeroed in a forked child.
+    /// The data of this process about its part of the profile, zeroed in a forked child.
     pub part: &'static PartWords,
     /// Set at the end of a session. After that, nothing may be added to the process's part.
     pub ended: AtomicBool,
-    /// Number of threads whose state belongs to this run. These threads may use the run's pool even
-    /// after the run's end.
+    /// Number of threads whose state belongs to this run. They may use the run's pool even after
+    /// its end.
     pub threads: AtomicU32,
 }
 
@@ -58,8 +50,7 @@ pub fn set(run: &'static Run) {
     RUN.store(std::ptr::from_ref(run).cast_mut(), Ordering::Release);
 }
 
-/// Clears the current run. Code that already has a reference to the run may continue to use it,
-/// because the run is never freed.
+/// Clears the current run. Code that already has a reference may continue to use it.
 pub fn forget() {
     RUN.store(std::ptr::null_mut(), Ordering::Release);
 }
@@ -72,14 +63,13 @@ pub fn current() -> Option<&'static Run> {
     unsafe { RUN.load(Ordering::Acquire).as_ref() }
 }
 impl Run {
-    /// Returns whether calls of the function with this name are recorded.
     pub fn records(&self, name: &str) -> bool {
         self.filters.is_empty() || self.filters.iter().any(|pattern| glob::matches(pattern, name))
     }
 }
 
-/// Reads a run file and maps its pool. `old`, if given, must be a run that no thread uses any more;
-/// the new run reuses its memory.
+/// Reads a run file and maps its pool. The new run reuses the memory of `old`, a run that no thread
+/// uses any more.
 pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
     let file = RunFile::from_bytes(&sys::read_file(path).ok()?).ok()?;
     let pool_path = CString::new(std::ffi::OsStr::new(&file.pool).as_bytes()).ok()?;
@@ -124,9 +114,8 @@ pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
     })
 }
 
-/// Counts a loss if the pool could not be mapped because of a limit for memory. If the program has
-/// called `mlockall(MCL_FUTURE)` and must not lock more memory, no more memory can be mapped
-/// either. But often a single page can be mapped for a moment, which is enough to count the loss.
+/// Counts a loss if the pool could not be mapped because of a limit for memory. Often a single page
+/// can still be mapped for a moment, which is enough to count the loss.
 fn lost_pool(path: &CStr, errno: i32) {
     if matches!(errno, libc::EAGAIN | libc::ENOMEM) {
         let _ = record::pool::with_run_row(path, |row| row.lose(Loss::PoolTooSmall, 1, errno));
@@ -137,9 +126,8 @@ fn lost_pool(path: &CStr, errno: i32) {
 /// of the clocks in the run file and the current time. Returns 0 if there is no snapshot or if the
 /// length is not needed.
 fn ns_per_tick(file: &RunFile) -> u64 {
-    /// From this time between two snapshots on, their error (some ten nanoseconds) is small: a
-    /// ten-thousandth of the time. If the snapshot is more recent, because a session has just
-    /// begun, the loop below waits.
+    /// From this time between two snapshots on, their error (some ten nanoseconds) is small. If the
+    /// snapshot is more recent, because a session has just begun, the loop below waits.
     const LONG_ENOUGH_NS: u64 = 1_000_000;
     let Some(first) = file.snapshots.first() else { return 0 };
     if file.clock != ClockKind::Tsc || file.counters.is_empty() {

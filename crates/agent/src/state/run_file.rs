@@ -1,5 +1,4 @@
-//! Finds out whether the environment asks for a profile, and stores the path of the run file. The
-//! constructor only copies the path; the file is read when there is something to record.
+//! Finds out whether the environment asks for a profile, and stores the path of the run file.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,14 +8,13 @@ use record::run_file::{RUN_FILE_VARIABLE, RUN_FILE_WITH_PLUGINS_NAME};
 const VARIABLE: &CStr = c"COUNTERPOINT_RUN_FILE";
 const _: () = assert!(VARIABLE.to_bytes().len() == RUN_FILE_VARIABLE.len());
 
-/// Maximum length of a path in bytes, including the terminator.
+/// In bytes, including the terminator.
 pub const PATH_BYTES: usize = 4096;
 
 /// The path of the run file, copied before the program can change its environment. It is written by
-/// this library's constructor, which runs before there are other threads, or by the only thread
-/// that loads the run.
+/// this library's constructor, which runs before there are other threads, or by the thread that
+/// loads the run.
 static mut PATH: [u8; PATH_BYTES] = [0; PATH_BYTES];
-/// Whether the environment asks for a profile.
 static WANTED: AtomicBool = AtomicBool::new(false);
 
 /// Looks for the environment variable that names the run file, and copies the path. Returns whether
@@ -44,7 +42,7 @@ pub fn note_variable() -> bool {
     true
 }
 
-/// Stores that the environment asks for a profile. Called by the constructor.
+/// Called by the constructor.
 pub fn ask() {
     WANTED.store(true, Ordering::Release);
 }
@@ -77,7 +75,7 @@ pub unsafe fn path() -> &'static CStr {
     unsafe { CStr::from_ptr((&raw const PATH).cast()) }
 }
 
-/// Returns the buffer for the path. A source of runs writes the path into it.
+/// Returns the buffer for the path, into which a source of runs writes.
 ///
 /// # Safety
 /// Only the thread that loads the run may call this, and the path must not be read before that

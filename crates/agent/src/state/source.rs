@@ -1,16 +1,15 @@
 //! A *source of runs*: an adapter's own way in which the environment asks for a profile without a
-//! run file. The only such way is the environment variables of IREE's original hook.
+//! run file, such as the environment variables of IREE's original hook.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The functions of a source of runs. None of them runs on a hot path.
+/// None of these functions runs on a hot path.
 #[derive(Debug)]
 pub struct RunSource {
-    /// Common prefix of the environment variables that ask for a profile in this way. If the
-    /// process starts a program with one of these variables, that program is recorded, too.
+    /// Common prefix of the environment variables that ask for a profile in this way. A program
+    /// that the process starts with one of these variables is recorded, too.
     pub prefix: &'static [u8],
-    /// Returns whether the environment asks for a profile in this way. Called by the constructor,
-    /// but not in a process that has more rights than its user.
+    /// Called by the constructor, but not in a process that has more rights than its user.
     pub is_asked_for: fn() -> bool,
     /// Called when there is something to record for the first time. Makes the run file, and writes
     /// its NUL-terminated path to the buffer. Returns false if nothing can be recorded.
@@ -21,12 +20,11 @@ pub struct RunSource {
 
 static SOURCE: AtomicPtr<RunSource> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Sets the source that this process uses. Called by the constructor.
+/// Called by the constructor.
 pub fn set(source: &'static RunSource) {
     SOURCE.store(std::ptr::from_ref(source).cast_mut(), Ordering::Release);
 }
 
-/// Returns the source that this process uses, if its run file comes from a source.
 pub fn current() -> Option<&'static RunSource> {
     // SAFETY: `SOURCE` is null or a value that `set` received, which is never freed.
     unsafe { SOURCE.load(Ordering::Acquire).as_ref() }

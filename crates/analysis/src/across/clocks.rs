@@ -8,17 +8,15 @@
 //!  begin₀ − end ≤ offset ≤ end₀ − begin       for each k; the largest lower and the smallest upper limit
 //! ```
 //!
-//! These limits follow from the property of the op alone. They do not assume that a message takes
-//! as long in one direction as in the other. The result is the middle of the possible range, and
-//! half of that range is its uncertainty. The limits are close together if one of the calls was
-//! short on the first rank and another call was short on the other rank. A call is short on the
-//! rank that enters it last. If clocks run at different rates, the limits can contradict each
-//! other; then there is no result.
+//! These limits do not assume that a message takes as long in one direction as in the other. The
+//! result is the middle of the possible range, and half of that range is its uncertainty. The range
+//! is narrow if each of the two ranks entered one of the calls late, because the call of the late
+//! rank is short. If clocks run at different rates, the limits can contradict each other; then
+//! there is no result.
 
 use std::collections::BTreeMap;
 
-/// The offset of a rank's clock: it is added to times of the rank to convert them to times of the
-/// first rank.
+/// The offset of a rank's clock: a time of the rank plus the offset is a time of the first rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offset {
     /// The smallest possible offset, in ns.
@@ -33,7 +31,7 @@ impl Offset {
         (self.low_ns as f64 + self.high_ns as f64) / 2.0
     }
 
-    /// Returns the largest possible error of the middle.
+    /// Returns the largest possible error of [`Offset::ns`].
     pub fn uncertainty_ns(&self) -> f64 {
         (self.high_ns as f64 - self.low_ns as f64) / 2.0
     }
@@ -106,8 +104,7 @@ mod tests {
         assert_eq!((found[&4].ns(), found[&4].uncertainty_ns()), (-1_021.0, 31.0));
     }
 
-    /// The clocks and arrivals of the ranks are random. The true offset must always be in the
-    /// possible range.
+    /// The clocks and arrivals of the ranks are random.
     #[test]
     fn the_true_offset_is_inside() {
         let mut random = testkit::Random(0xc10c);

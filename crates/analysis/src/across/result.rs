@@ -31,7 +31,7 @@ pub struct RankAcross {
     /// The rank's self time as a multiple of the mean over the ranks.
     pub of_mean: Option<f64>,
     /// The op in which the rank exceeds the median over the ranks by most. An op in which the rank
-    /// stands out has priority over others. `None` if the rank exceeds the median in no op.
+    /// stands out has priority. `None` if the rank exceeds the median in no op.
     pub slow: Option<Excess>,
 }
 
@@ -47,7 +47,7 @@ pub struct OpAcross {
     /// The largest total time of a rank, as a multiple of the mean over the ranks that called the
     /// op.
     pub imbalance: Option<f64>,
-    /// The rank with the largest total time. If several ranks have the same time, the first.
+    /// The rank with the largest total time; of equal ranks, the first.
     pub most: Option<u32>,
     /// 10th percentile of the duration of a call, with an error of at most 1/128. `None` if the
     /// durations of some calls are not known.
@@ -80,16 +80,15 @@ impl Excess {
         self.own_ns - self.median_ns
     }
 
-    /// Returns the excess over the median as a part of the median. `None` if the median rank spent
-    /// no time in the op.
+    /// Returns the excess as a part of the median. `None` if the median is 0.
     pub fn part(&self) -> Option<f64> {
         (self.median_ns > 0.0).then(|| self.ns() / self.median_ns)
     }
 }
 
 impl RunAcross {
-    /// Returns the part of the self time of all ops that belongs to this op of the run, from 0 to
-    /// 1. `None` if one of the two times is not known, or if no op took any time.
+    /// Returns the op's part of the self time of all ops, from 0 to 1. `None` if a time is not
+    /// known, or if no op took any time.
     pub fn share(&self, op: &OpAcross) -> Option<f64> {
         let (own, all) = (op.sums.own_ns?, self.sums.own_ns.filter(|ns| *ns > 0)?);
         Some(own as f64 / all as f64)
@@ -102,8 +101,7 @@ impl RunAcross {
         found
     }
 
-    /// Returns the ranks that are above the median in an op. The rank with the largest excess is
-    /// first.
+    /// Returns the ranks that are above the median in an op, the largest excess first.
     pub fn by_excess(&self) -> Vec<(&RankAcross, Excess)> {
         let all = self.ranks.iter().filter_map(|rank| Some((rank, rank.slow?)));
         let mut all: Vec<(&RankAcross, Excess)> = all.collect();
@@ -154,8 +152,8 @@ pub(super) fn of(name: String, run: Run) -> RunAcross {
     let mut slow: Vec<Option<Excess>> = vec![None; numbers.len()];
     for (number, (_, cells)) in ops.iter().enumerate() {
         for (found, new) in slow.iter_mut().zip(excesses(number, cells, usual)) {
-            // An excess that stands out has priority over a larger one that does not: in the op
-            // with the larger one, all ranks differ a lot.
+            // An excess that stands out beats a larger one that does not: in the op of the larger
+            // one, all ranks differ a lot.
             let weight = |of: &Excess| (of.stands_out, of.ns());
             if let Some(new) = new
                 && found.as_ref().is_none_or(|old| weight(&new) > weight(old))
@@ -184,8 +182,8 @@ pub(super) fn of(name: String, run: Run) -> RunAcross {
     }
 }
 
-/// Computes by how much each rank exceeds the median in this op. `None` for ranks that do not
-/// exceed it. `usual` is the self time that the median rank has in all ops.
+/// Computes by how much each rank exceeds the median in this op; `None` if it does not. `usual` is
+/// the self time that the median rank has in all ops.
 fn excesses(op: usize, cells: &[Option<Sums>], usual: f64) -> Vec<Option<Excess>> {
     let own = |cell: &Option<Sums>| match cell {
         Some(cell) => cell.own_ns.map(|ns| ns as f64),
@@ -199,8 +197,8 @@ fn excesses(op: usize, cells: &[Option<Sums>], usual: f64) -> Vec<Option<Excess>
     let excess = |cell: &Option<Sums>| {
         let own_ns = own(cell)?;
         let is_estimate = cell.is_some_and(|cell| cell.is_estimate);
-        // An estimate may be too large. The amount by which the total can be too large is not
-        // counted as excess, because self times have no interval of their own.
+        // An estimate may be too large. Its possible error is not counted as excess. Self times
+        // have no interval of their own, so the interval of the total is used.
         let too_large = match cell.as_ref().filter(|_| is_estimate) {
             None => Some(0),
             Some(cell) => cell.total_ns.zip(cell.total_range_ns).map(|(ns, (low, _))| ns - low),
@@ -213,14 +211,13 @@ fn excesses(op: usize, cells: &[Option<Sums>], usual: f64) -> Vec<Option<Excess>
     cells.iter().map(excess).collect()
 }
 
-/// Returns the index of the largest number, and this number. If several are equal, returns the
-/// first of them.
+/// Returns the index of the largest number, and this number. Of equal numbers, the first counts.
 fn most(all: impl Iterator<Item = Option<i128>>) -> Option<(usize, i128)> {
     let known = all.enumerate().filter_map(|(at, ns)| Some((at, ns?)));
     known.reduce(|most, new| if new.1 > most.1 { new } else { most })
 }
 
-/// Returns `number` as a multiple of the mean of `all`.
+/// Returns `number` as a multiple of the mean of the known numbers of `all`.
 fn of_mean(number: Option<i128>, all: impl Iterator<Item = Option<i128>>) -> Option<f64> {
     let (count, sum) =
         all.flatten().fold((0u32, 0i128), |(n, sum), ns| (n + 1, sum.saturating_add(ns)));

@@ -27,11 +27,10 @@ fn sums_and_imbalance_by_hand() {
     let found = all.finish();
     let run = &found[0];
     assert_eq!(run.sums.own_ns, Some(120));
-    // In `matmul`, rank 2 took 60 ns. That is twice the mean of 30 over the three ranks that called
-    // it. The fourth rank did not call it.
+    // In `matmul`, rank 2 took 60 ns, which is twice the mean over the three ranks that called it.
     assert_eq!((run.ops[0].imbalance, run.ops[0].most, run.ops[0].ranks), (Some(2.0), Some(2), 3));
     assert_eq!((run.ops[1].imbalance, run.ops[1].ranks), (Some(1.0), 1));
-    // In all ops, rank 2 took 90. That is three times the mean of 30 over four ranks.
+    // In all ops, rank 2 took 90 ns, which is three times the mean over four ranks.
     assert_eq!(run.imbalance, Some(3.0));
     let of_mean: Vec<_> = run.ranks.iter().map(|rank| rank.of_mean).collect();
     assert_eq!(of_mean, [Some(1.0 / 3.0), Some(2.0 / 3.0), Some(3.0), Some(0.0)]);
@@ -42,8 +41,7 @@ fn sums_and_imbalance_by_hand() {
     assert_eq!(run.ranks[0].slow, None);
 }
 
-/// One rank computes longer and the other ranks wait for it, so all ranks have the same time in the
-/// end.
+/// One rank computes longer and the other ranks wait for it, so all ranks take the same time.
 #[test]
 fn a_rank_for_which_others_wait_is_found() {
     let mut all = Gathered::default();
@@ -58,10 +56,9 @@ fn a_rank_for_which_others_wait_is_found() {
     let slow = found[0].slow();
     assert_eq!(slow.len(), 1, "{slow:?}");
     assert_eq!((slow[0].0.rank, &*found[0].ops[slow[0].1.op].name), (17, "conv"));
-    // The noise of rank 17 is 37·17 mod 11 = 2 µs, and the median noise of all ranks is 5 µs. So
-    // the added 150 µs are found as 147 µs.
+    // The noise of rank 17 is 2 µs, and the median noise is 5 µs. So the added 150 µs are found as
+    // 147 µs.
     assert_eq!(slow[0].1.ns(), 147_000.0);
-    // The sum over all ops does not show the slow rank.
     assert!(found[0].imbalance.is_some_and(|imbalance| imbalance < 1.01));
 }
 
@@ -89,8 +86,7 @@ fn what_is_not_known_is_not_zero() {
     }
     let counted = Sums { total_ns: None, total_range_ns: None, own_ns: None, ..measured(9, 0) };
     add(&mut all, 6, "a", counted);
-    // The interval of this estimate contains the time of the other ranks, so rank 7 must not stand
-    // out.
+    // The interval of this estimate contains the time of the other ranks.
     let wide = Sums { total_range_ns: Some((100, 900)), is_estimate: true, ..measured(1, 500) };
     add(&mut all, 7, "a", wide);
     let found = all.finish();

@@ -13,15 +13,15 @@ pub struct OpViolation {
     pub what: Contradiction,
 }
 
-/// Returns all contradictions in `rows`. `wall` is the wall time of all runs.
+/// `wall` is the wall time of all runs.
 fn of_ops(rows: &[OpRow], wall: f64) -> Vec<OpViolation> {
     let of_row = |row: &OpRow| {
         let counters = row.counters.iter().chain(&row.workers).map(|sum| sum.compensated());
         if ![row.total, row.own].into_iter().chain(counters).all(is_sound) {
             return Some(Contradiction::Value);
         }
-        // If a call is inside of another call of the row, its self time is part of the row's self
-        // time, and its duration is part of the outer call's duration in the row's total.
+        // This holds for recursion, too: the duration of an inner call is part of the outer call's
+        // duration.
         (!is_at_most(row.own.value, row.total.value)).then_some(Contradiction::OwnAboveTotal)
     };
     let found = rows.iter().enumerate();
@@ -52,13 +52,11 @@ pub struct LoopViolation {
 }
 
 impl LoopTable {
-    /// Returns all contradictions in the times that are shown. With `raw`, these are the times as
-    /// they were measured.
+    /// Returns the contradictions in the times that are shown: with `raw`, the times as measured.
     pub fn violations(&self, raw: bool) -> Vec<LoopViolation> {
         let mut found = Vec::new();
         for (module, tree) in self.modules.iter().enumerate() {
-            // For each node, a lower bound of the time that the loops directly inside of it take
-            // together.
+            // For each node, a lower bound of the time of the loops directly inside of it.
             let mut inside = vec![0.0; tree.nodes.len()];
             for inner in &tree.nodes {
                 let sum = inner.parent.and_then(|parent| inside.get_mut(parent));
@@ -94,8 +92,8 @@ fn of_times(
     if [Some(inclusive), own, share].into_iter().flatten().any(is_below_0) {
         return Some(Contradiction::Value);
     }
-    // If not all hits (entries into the loop) ended, `own` is missing, and nothing is checked,
-    // because loops inside may have ended in hits that did not end. Parts of a sample are estimated
+    // If not all hits (entries into the loop) ended, `own` is missing. Loops inside may then have
+    // ended in hits that did not end, so nothing is checked. Parts of a sample are estimated
     // separately, so a part may exceed the whole by the margins of both.
     let own = own?;
     let parts_fit = is_at_most(least(own), most(inclusive)) && is_at_most(inside, most(inclusive));
@@ -162,10 +160,8 @@ mod tests {
         assert_eq!(found(inclusive, of(120.0, 5.0), share, inside), above);
         assert_eq!(found(inclusive, own, of(1.2, 0.1), inside), above);
         assert_eq!(found(inclusive, own, share, of(112.0, 1.0)), above);
-        // The loops inside may exceed the whole within the margins.
         assert_eq!(found(inclusive, own, share, of(112.0, 10.0)), None);
         assert_eq!(found(inclusive, own, share, Margin { value: 900.0, margin: None }), None);
-        // If not all hits ended, there is no contradiction.
         assert_eq!(of_times(inclusive, None, None, 899.0), None);
     }
 }

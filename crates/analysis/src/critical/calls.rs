@@ -1,6 +1,4 @@
-//! Reads the calls of a profile into memory, with their dispatches and regions. The calls are
-//! sorted by thread, and then by begin. `segments.rs`, `graph.rs` and `launched.rs` then find which
-//! call waited for which.
+//! Reads the calls of a profile into memory, with their dispatches and regions.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -21,16 +19,14 @@ pub(super) struct Call {
     pub line: u32,
     pub op: OpId,
     pub role: Role,
-    /// The index of the dispatch or of the region that the call belongs to. A call that is a region
-    /// has the index of this region.
+    /// The index of the call's dispatch or region. For a region, its own index.
     pub of: u32,
     /// Index of the call that launched this one.
     pub launched_by: u32,
-    /// Sorts calls with equal times, so that the outer call comes first.
+    /// Sorts calls with equal times so that the outer call comes first.
     order: u64,
 }
 
-/// A dispatch: its process, and when it began and ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dispatch {
     pub process: u32,
@@ -38,10 +34,9 @@ pub(super) struct Dispatch {
     pub end: u64,
 }
 
-/// The calls of a profile.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// All calls, sorted by line and start.
+    /// Sorted by line and start.
     pub all: Vec<Call>,
     /// The process and thread of each line.
     pub lines: Vec<(usize, usize)>,
@@ -62,8 +57,7 @@ pub(super) struct Pairs {
     pub waits: Vec<(u32, u32)>,
 }
 
-/// The workgroup id and the number of workgroups of a call. They are stored until the call's
-/// dispatch is known.
+/// The workgroup id and the number of workgroups of a call, until its dispatch is known.
 struct Grid {
     id: [u32; 3],
     count: [u32; 3],
@@ -76,7 +70,6 @@ impl Calls {
         self.all.iter().filter(|call| call.launched_by != NO).count() as u64
     }
 
-    /// Stores which call launched which activity, and which call waited for which activity.
     pub fn link(&mut self, pairs: &Pairs) {
         for (activity, by) in &pairs.launches {
             self.all[*activity as usize].launched_by = *by;
@@ -85,13 +78,13 @@ impl Calls {
     }
 }
 
-/// Reads all calls that belong to a thread. If there are several passes, reads only the first one.
+/// Reads all calls that belong to a thread. Of several passes, reads the first one.
 pub(super) fn collect(profile: &Profile) -> Calls {
     let homes = profile.homes();
     let mut calls = Calls::default();
     let mut lines: HashMap<(usize, usize), u32> = HashMap::new();
     let mut regions: HashMap<(usize, u64), u32> = HashMap::new();
-    // The keys are indices of calls. They are valid as long as calls are in the order of pages.
+    // The keys are indices of calls, which are valid as long as calls are in the order of pages.
     let mut grids: HashMap<u32, Grid> = HashMap::new();
     let mut ids: Vec<(usize, u64, u32)> = Vec::new();
     let mut decoder = PageDecoder::new(profile);
@@ -167,8 +160,8 @@ impl Grid {
     }
 }
 
-/// Returns the index of the region that call `i` is or, if the call is a task, in which it ran.
-/// [`NO`] if the call has no region number.
+/// Returns the index of the region that call `i` is or, for a task, in which it ran. [`NO`] if the
+/// call has no region number.
 fn region(
     columns: &Columns,
     i: usize,
@@ -180,7 +173,6 @@ fn region(
     *regions.entry((process, number)).or_insert(next)
 }
 
-/// Finds the dispatches of each process, with the same [`Assembler`] as the export of traces.
 fn dispatches(profile: &Profile, calls: &mut Calls, grids: &HashMap<u32, Grid>) {
     let mut of_process: HashMap<usize, Vec<u32>> = HashMap::new();
     for at in grids.keys() {
@@ -190,8 +182,8 @@ fn dispatches(profile: &Profile, calls: &mut Calls, grids: &HashMap<u32, Grid>) 
     let mut processes: Vec<(usize, Vec<u32>)> = of_process.into_iter().collect();
     processes.sort_unstable_by_key(|(process, _)| *process);
     for (process, mut workgroups) in processes {
-        // If workgroups begin at the same time on several threads, the workgroup of the first
-        // thread comes first.
+        // Of workgroups that begin at the same time on several threads, that of the first thread
+        // comes first.
         workgroups.sort_by_key(|at| {
             let call = &calls.all[*at as usize];
             (call.begin, calls.lines[call.line as usize], Reverse(call.end), call.order)
@@ -202,7 +194,7 @@ fn dispatches(profile: &Profile, calls: &mut Calls, grids: &HashMap<u32, Grid>) 
         let before = calls.dispatches.len();
         for at in workgroups {
             let (grid, call) = (&grids[&at], &mut calls.all[at as usize]);
-            // The assembler uses times only to choose the row in which a dispatch is shown, so they
+            // The assembler uses times only to choose the row of a dispatch in a picture, so they
             // may be 0 here.
             let workgroup = Workgroup {
                 export: grid.export,

@@ -7,8 +7,7 @@ use super::calls::{Calls, NO};
 use super::ranges::{RangeSet, RangeSets};
 use super::segments::{Joins, Step};
 
-/// The owner and the line (thread or stream) of a node that is no step, but the moment at which
-/// dispatches have ended.
+/// The owner and the line (thread or stream) of a node that is no step.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A step, or the moment at which dispatches have ended.
@@ -40,7 +39,6 @@ pub(super) struct Graph {
     pub links: Links,
 }
 
-/// A graph whose nodes have not been sorted yet.
 struct Builder<'a> {
     calls: &'a Calls,
     steps: &'a [Step],
@@ -81,8 +79,8 @@ impl Graph {
             }
             if let Some(joined) = joins.get(step.join as usize) {
                 let last = joined.iter().map(|of| (at, *of));
-                // The last step of the call `of` may not have been reached yet, so the edge first
-                // contains the index of the call, marked by `LATER`.
+                // The last step of the call `of` may not have been reached yet, so the edge
+                // contains the index of the call for now.
                 builder.edges.extend(last.map(|(at, of)| (at, of | LATER)));
                 builder.links.waits += u64::from(calls.waits.contains_key(&step.call));
             }
@@ -112,7 +110,7 @@ impl Graph {
 
     /// Returns the critical path, from its first node to its last one.
     pub fn path(&self) -> Vec<usize> {
-        // Of several nodes that end at the same time, the first is chosen.
+        // Of nodes that end at the same time, the first is chosen.
         let last = |nodes: &mut dyn Iterator<Item = usize>| {
             nodes.reduce(|a, b| if self.nodes[b].end > self.nodes[a].end { b } else { a })
         };
@@ -126,8 +124,8 @@ impl Graph {
         path
     }
 
-    /// Returns, for each of these ops, how much earlier everything would end if the op's steps took
-    /// no time. For a range, all steps inside of it take no time.
+    /// Returns, for each of these ops, how much earlier everything would end if the op's steps, or
+    /// all steps inside of the range, took no time.
     pub fn gains(&self, ops: &[OpId], ranges: &RangeSets) -> Vec<u64> {
         let whole = self.length();
         let mut ends = vec![0u64; self.nodes.len()];
@@ -147,8 +145,7 @@ impl Graph {
     }
 }
 
-/// A bit that marks the index of a call in an edge. The index is later replaced by that of the
-/// call's last step.
+/// Marks the index of a call in an edge, which is later replaced by that of the call's last step.
 const LATER: u32 = 1 << 31;
 
 impl Builder<'_> {
@@ -179,8 +176,8 @@ impl Builder<'_> {
     }
 
     /// Links activities to the calls that launched them. An activity waits for the last step of the
-    /// launching call that had ended before the activity began. If there is no such step, the
-    /// activity waits for the step before the call.
+    /// launching call that had ended before the activity began, or else for the step before the
+    /// call.
     fn launches(&mut self) {
         for (at, call) in (0u32..).zip(&self.calls.all) {
             let (by, first) = (call.launched_by as usize, self.first[at as usize]);
@@ -198,8 +195,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Links dispatches. A dispatch waits for those dispatches of its process that had ended before
-    /// it began.
+    /// Links each dispatch to dispatches of its process that had ended before it began.
     fn dispatches(&mut self) {
         let all = &self.calls.dispatches;
         let mut workgroups: Vec<(u32, u32)> = Vec::new();
@@ -287,7 +283,6 @@ impl Builder<'_> {
     }
 }
 
-/// Groups the edges into one list for each node.
 fn lists(nodes: usize, edges: &[(u32, u32)]) -> (Vec<u32>, Vec<u32>) {
     let mut from = vec![0u32; nodes + 1];
     for (node, _) in edges {
@@ -299,8 +294,8 @@ fn lists(nodes: usize, edges: &[(u32, u32)]) -> (Vec<u32>, Vec<u32>) {
     (from, edges.iter().map(|(_, of)| *of).collect())
 }
 
-/// Returns an order in which each node comes after the nodes of its list. If steps without duration
-/// wait for each other in a circle, any one of them comes first.
+/// Returns an order in which each node comes after the nodes of its list. Steps without duration
+/// can wait for each other in a circle; then one of them comes first.
 fn order(from: &[u32], before: &[u32]) -> Vec<u32> {
     let nodes = from.len() - 1;
     let mut order = Vec::with_capacity(nodes);

@@ -1,11 +1,10 @@
 //! Finds which call launched which activity of a device, and which call waited for which activity.
-//! In plugins' events and in traces, a call and its activity have the same id.
+//! In plugins' events and in traces, both have the same id.
 //!
 //! The ids are arguments of an activity (an event of a plugin or trace), but the call that was made
-//! from the activity, which is stored in a page, does not have them. Calls and activities of the
-//! same category and name, sorted by time, correspond one to one: the n-th call is the n-th
-//! activity. If the numbers of calls and activities differ (after losses, or with several traces),
-//! none of them are matched.
+//! from the activity does not have them. So calls and activities of the same category and name,
+//! sorted by time, are matched one to one. If their numbers differ (after losses, or with several
+//! traces), none of them are matched.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -26,7 +25,6 @@ const EXTERNAL: &str = "External id";
 /// A category, and a name of activities in that category.
 type Named = (String, String);
 
-/// An activity with its ids.
 struct Seen {
     time_ns: i64,
     duration_ns: i64,
@@ -37,7 +35,6 @@ struct Seen {
     on_device: bool,
 }
 
-/// Finds the pairs in all traces.
 pub(super) fn pairs(profile: &Profile, calls: &Calls) -> profile::Result<Pairs> {
     let mut pairs = Pairs::default();
     let activities = profile.activities()?;
@@ -54,8 +51,7 @@ pub(super) fn pairs(profile: &Profile, calls: &Calls) -> profile::Result<Pairs> 
     Ok(pairs)
 }
 
-/// Returns the calls that were created from activities, by category and name. The calls of each
-/// name are sorted by time.
+/// Returns the calls that were created from activities, by category and name, sorted by time.
 fn by_name(profile: &Profile, calls: &Calls) -> HashMap<Named, Vec<u32>> {
     let imported = profile.manifest.origin == Origin::Import;
     let mut of_names: HashMap<Named, Vec<u32>> = HashMap::new();
@@ -132,7 +128,6 @@ fn matched(
     for (named, mut activities) in seen {
         let Some(list) = of_names.get_mut(&named) else { continue };
         activities.sort_by_key(|one| (one.time_ns, Reverse(one.duration_ns)));
-        // With several traces, or after losses, calls cannot be assigned to activities.
         if list.len() == activities.len() {
             found.extend(std::mem::take(list).into_iter().zip(activities));
         }
@@ -141,13 +136,12 @@ fn matched(
     Ok(found)
 }
 
-/// Adds the launches and waits of one trace.
 fn link(calls: &Calls, found: &[(u32, Seen)], pairs: &mut Pairs) {
     let call = |at: u32| &calls.all[at as usize];
     let launched: HashSet<u64> =
         found.iter().filter(|(_, s)| s.on_device).filter_map(|(_, s)| s.correlation).collect();
-    // `launchers` and `ops` contain calls of the host, by id: the call that launched with this id,
-    // and the innermost op with this id. The innermost op is the one that began last.
+    // Calls of the host by id: the call that launched with this id, and the innermost op with this
+    // id, which is the one that began last.
     let (mut launchers, mut ops) = (HashMap::new(), HashMap::new());
     for (at, seen) in found.iter().filter(|(_, seen)| !seen.on_device) {
         launchers.extend(seen.correlation.map(|id| (id, *at)));

@@ -6,10 +6,10 @@
 //!  worker                                     ├ task of 2 ┤
 //! ```
 //!
-//! Both regions belong to `conv` and are inside of `step`. On its own thread, region 2 is only
-//! inside of a task; the region of this task, and the calls around it, are on another thread. So
-//! [`of_threads`] first finds what is around each region on its own thread (`Known`), up to the
-//! innermost task. [`owners`] then continues from this task to its region, and so on outwards.
+//! Both regions belong to `conv` and are inside of `step`. What is around region 2 is on another
+//! thread than the region. So [`of_threads`] first finds what is around each region on its own
+//! thread (`Known`), up to the innermost task. [`owners`] then continues from this task to its
+//! region, and so on outwards.
 
 use profile::{OpId, Role};
 
@@ -23,8 +23,8 @@ pub(super) struct Owner {
     pub ranges: RangeSet,
 }
 
-/// Returns the op that the steps of a call belong to, for a call that is not a task of a known
-/// region. `around` is the op that the call around it belongs to.
+/// Returns the op of the steps of a call that is not a task of a known region. `around` is the op
+/// of the call around it.
 pub(super) fn owner(call: &Call, around: Option<OpId>) -> OpId {
     match call.role {
         Role::Region | Role::Task => around.unwrap_or(call.op),
@@ -50,10 +50,9 @@ pub(super) fn owners(calls: &Calls, ranges: &mut RangeSets) -> Vec<Option<Owner>
     let mut is_waiting = vec![false; known.len()];
     let mut chain = Vec::new();
     for region in 0..known.len() {
-        // Follow the regions outwards until the owner is known.
         let mut next = region;
         while let (Some(Some(of)), Some(None)) = (known.get(next), owners.get(next)) {
-            // In damaged profiles, two regions can each be inside of a task of the other.
+            // In damaged profiles, each of two regions can be inside of a task of the other.
             if std::mem::replace(&mut is_waiting[next], true) {
                 break;
             }

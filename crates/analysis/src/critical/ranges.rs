@@ -1,5 +1,4 @@
-//! Stores the ranges around calls. A range is a stretch of time that the program marked with a
-//! name, with all calls in it.
+//! Stores the ranges around calls. A range is a stretch of time that the program named.
 
 use std::collections::HashMap;
 
@@ -16,7 +15,7 @@ impl RangeSet {
     pub const EMPTY: Self = Self(NO);
 }
 
-/// All sets of ranges. Each set consists of another set and one more range.
+/// All sets of ranges. A set consists of another set and one more range.
 #[derive(Debug, Default)]
 pub(super) struct RangeSets {
     /// For each set, the set without its innermost range, and that range.
@@ -25,8 +24,8 @@ pub(super) struct RangeSets {
 }
 
 impl RangeSets {
-    /// Returns the set of ranges for a call and for what is inside of it. `outer` is the set around
-    /// the call.
+    /// Returns the set of ranges for a call and what is inside of it. `outer` is the set around the
+    /// call.
     pub fn of_call(&mut self, call: &Call, outer: RangeSet) -> RangeSet {
         match call.role {
             Role::Range => self.with(outer, call.op),
@@ -41,15 +40,13 @@ impl RangeSets {
         })
     }
 
-    /// Returns the set that contains the ranges of `outer` and, inside of them, the ranges of
-    /// `inner`.
+    /// Returns the set of the ranges of `outer` and, inside of them, those of `inner`.
     pub fn joined(&mut self, outer: RangeSet, inner: RangeSet) -> RangeSet {
         let inner: Vec<OpId> = self.members(inner).collect();
         inner.into_iter().rev().fold(outer, |set, range| self.with(set, range))
     }
 
-    /// Replaces each range by the op whose row it belongs to. After that, no more sets must be
-    /// added.
+    /// Replaces each range by the op whose row it belongs to. No set may be added after that.
     pub fn renumber(&mut self, row_of: impl Fn(OpId) -> OpId) {
         self.known.clear();
         self.sets.iter_mut().for_each(|(_, op)| *op = row_of(*op));
@@ -72,7 +69,6 @@ impl RangeSets {
     }
 }
 
-/// The sets that contain a range.
 #[derive(Debug)]
 pub(super) struct Holders(Vec<bool>);
 

@@ -1,5 +1,4 @@
-//! Cuts the time of each thread into steps. A step is a stretch of time in which one call is the
-//! innermost one.
+//! Cuts the time of each thread into steps, in which one call is the innermost one.
 //!
 //! ```text
 //!  op        ├ 1 ┤         ├ 4 ┤
@@ -7,11 +6,10 @@
 //!  own task          ├ 3 ┤
 //! ```
 //!
-//! At each moment, the innermost call is the running call that began last, as in
-//! [`crate::innermost`]. Steps of regions and tasks belong to the op around the region, and have
-//! the same ranges around them as the region (`owners`). At the end of a region with tasks on other
-//! threads, and at the end of a call that waited for a device, there is a *join*. A join is a step
-//! that begins when the last of these tasks or activities ends, and ends with the region or call.
+//! The innermost call is the running call that began last, as in [`crate::innermost`]. Steps of
+//! regions and tasks belong to the op around the region, and have the ranges of the region around
+//! them. At the end of a region with tasks on other threads, and of a call that waited for a
+//! device, there is a *join*: a step that begins when the last of these tasks or activities ends.
 
 use profile::{OpId, Role};
 
@@ -29,22 +27,19 @@ pub(super) struct Step {
     pub ranges: RangeSet,
     /// The innermost call during the step.
     pub call: u32,
-    /// Whether the step is the first one of its call, before the calls inside.
+    /// Whether the step is the first one of its call.
     pub first: bool,
-    /// The calls that must end before the step begins, as an index in [`Joins`]. [`NO`] if there
-    /// are none.
+    /// The calls that must end before the step begins, as an index in [`Joins`], or [`NO`].
     pub join: u32,
 }
 
-/// Lists of calls. A step can wait for such a list, in addition to the step before it.
+/// Lists of calls for which a step waits, in addition to the step before it.
 pub(super) type Joins = Vec<Vec<u32>>;
 
-/// A call that has begun but not yet ended.
 struct Open {
     call: u32,
     owner: OpId,
     ranges: RangeSet,
-    /// Whether the call already has a step.
     stepped: bool,
 }
 
@@ -52,7 +47,7 @@ struct Cutter<'a> {
     calls: &'a Calls,
     /// For each region, the tasks that ran on threads other than the region's.
     tasks: Vec<Vec<u32>>,
-    /// For each region that was recorded as a call: the op and the ranges that it belongs to.
+    /// For each region that was recorded as a call.
     owners: Vec<Option<Owner>>,
     ranges: RangeSets,
     open: Vec<Open>,
@@ -61,7 +56,7 @@ struct Cutter<'a> {
     joins: Joins,
 }
 
-/// Returns the steps of all threads. The steps of a thread follow one another, sorted by time.
+/// Returns the steps of all threads. The steps of a thread are sorted by time.
 pub(super) fn steps(calls: &Calls) -> (Vec<Step>, Joins, RangeSets) {
     let mut tasks = vec![Vec::new(); calls.regions.len()];
     for (at, call) in (0u32..).zip(&calls.all) {
@@ -139,7 +134,6 @@ impl Cutter<'_> {
         self.now = self.now.max(if to == u64::MAX { self.now } else { to });
     }
 
-    /// Adds the step of a call, with its owner and its ranges.
     fn step(
         &mut self,
         (at, owner, ranges): (u32, OpId, RangeSet),
@@ -157,8 +151,8 @@ impl Cutter<'_> {
             }
             return;
         };
-        // Each call needs a first step before the join, even one without duration, because the
-        // calls that it launches wait for this step.
+        // Each call needs a first step before the join, even one without duration: the calls that
+        // it launches wait for this step.
         if first && last > begin {
             self.steps.push(Step { end: begin, ..step });
         }
@@ -168,8 +162,7 @@ impl Cutter<'_> {
         self.steps.push(Step { begin: last.max(begin), first, join, ..step });
     }
 
-    /// Returns the calls that this call waits for before it ends: tasks of its region on other
-    /// threads, and an activity.
+    /// Returns the calls that must end before this call ends.
     fn joined(&self, at: u32, call: &Call) -> Vec<u32> {
         let over = |of: &u32| self.calls.all[*of as usize].end <= call.end;
         let of_region = (call.role == Role::Region && call.of != NO)

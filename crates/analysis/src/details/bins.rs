@@ -47,8 +47,8 @@ impl Bins {
         }
     }
 
-    /// Returns the first bin that is not empty, and the counts of all bins from there to the last
-    /// bin that is not empty. `None` without values.
+    /// Returns the first bin that is not empty, and the counts from there to the last bin that is
+    /// not empty. `None` without values.
     pub fn counts(&self) -> Option<(u16, &[u64])> {
         let first = self.counts.iter().position(|count| *count > 0)?;
         let last = self.counts.iter().rposition(|count| *count > 0)?;
@@ -60,8 +60,7 @@ impl Bins {
         self.counts.iter().sum()
     }
 
-    /// Returns the middle of the bin that contains the quantile `part` of all values. `None`
-    /// without values.
+    /// Returns the middle of the bin that contains the quantile `part`. `None` without values.
     pub fn quantile(&self, part: f64) -> Option<f64> {
         let target = (self.all() as f64 * part).max(1.0);
         let mut sum = 0;
@@ -75,7 +74,7 @@ impl Bins {
     }
 }
 
-/// Returns the geometric middle of a bin, which represents its values.
+/// Returns the geometric middle of a bin.
 pub fn middle(bin: u16) -> f64 {
     match bin {
         ZERO => 0.0,
@@ -85,16 +84,16 @@ pub fn middle(bin: u16) -> f64 {
 
 /// The largest number of cells in the rectangle of a [`Joint`].
 const CELLS: usize = 1 << 15;
-/// When the rectangle grows, it gets this many more bins on each side, so that it need not grow
-/// again for the next values.
+/// When the rectangle grows, it gets this many more bins, so that it need not grow again for the
+/// next values.
 const AROUND: u16 = 24;
 
 /// Counts how often each bin of one value occurred together with each bin of another value.
 ///
-/// A joint is updated for each counter of each call, so it must be fast. The cells that occur in an
-/// op are near each other, so most of them are in one rectangle of counts, which grows to at most
-/// `CELLS` cells. A map contains the other cells, and counts that are too large for the rectangle.
-/// With only a map, counting took a seventh of the time that was needed for a page.
+/// A joint is updated for each counter of each call, so it must be fast. The cells of an op are
+/// near each other, so most of them are in one rectangle of counts, which grows to at most `CELLS`
+/// cells. A map contains the other cells, and counts that are too large for the rectangle. With
+/// only a map, counting took a seventh of the time that was needed for a page.
 #[derive(Clone, Debug, Default)]
 pub struct Joint {
     /// The first bin of the rectangle on each axis. `size` is the number of bins on each axis.
@@ -122,8 +121,8 @@ impl Joint {
         is_inside.then(|| usize::from(x) * usize::from(self.size[1]) + usize::from(y))
     }
 
-    /// Extends the rectangle so that it contains this cell, and returns the cell's index. `None` if
-    /// there would be too many cells.
+    /// Extends the rectangle to this cell, and returns the cell's index. `None` if there would be
+    /// too many cells.
     fn grow(&mut self, x: u16, y: u16) -> Option<usize> {
         let (mut first, mut size) = (self.first, self.size);
         for (axis, bin) in [x, y].into_iter().enumerate() {
@@ -154,7 +153,7 @@ impl Joint {
     }
 
     /// Returns all cells with their counts. A cell occurs twice if both the rectangle and the map
-    /// contain counts of it.
+    /// have it.
     fn all(&self) -> impl Iterator<Item = (u16, u16, u64)> {
         let rows = usize::from(self.size[1]).max(1);
         let counted = self.cells.iter().enumerate().filter(|(_, count)| **count > 0);
@@ -185,9 +184,9 @@ impl Joint {
 /// A grid of counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grid {
-    /// The edges of the columns. There is one edge more than columns.
+    /// The edges of the columns, one more than columns.
     pub x: Vec<f64>,
-    /// The edges of the rows. There is one edge more than rows.
+    /// The edges of the rows, one more than rows.
     pub y: Vec<f64>,
     /// The counts row by row, beginning with the smallest values.
     pub counts: Vec<u64>,
@@ -247,8 +246,7 @@ mod tests {
         assert_eq!((first, counts.iter().sum::<u64>()), (1, 1_000));
     }
 
-    /// All counts are kept, no matter whether their cells are near each other, and whether the
-    /// counts are large.
+    /// Near and far cells, small and large counts.
     #[test]
     fn a_joint_has_every_count() {
         use std::collections::BTreeMap;

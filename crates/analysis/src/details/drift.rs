@@ -1,12 +1,11 @@
-//! Collects how durations changed over the recording. The time of the recording is divided into
-//! parts, and for each part the durations of the calls that began in it are counted in bins.
+//! Collects how durations changed over the recording, which is divided into parts. The durations of
+//! the calls that began in a part are counted in bins.
 
 use std::collections::HashMap;
 
 use super::bins::{Bins, middle};
 
-/// The width of a part in ticks at the beginning. It is doubled when the recording has more parts
-/// than are allowed.
+/// The width of a part in ticks at the beginning. It is doubled when there would be too many parts.
 pub(super) const FIRST_WIDTH: u64 = 1 << 10;
 
 /// The durations in each part of the recording. All parts are equally wide.
@@ -100,8 +99,6 @@ mod tests {
     use super::*;
     use crate::details::bins::bin;
 
-    /// The parts are the same whatever the order in which calls are added, and however they are
-    /// divided among workers.
     #[test]
     fn parts_do_not_depend_on_the_order() {
         let calls: Vec<(u64, u16)> =

@@ -1,21 +1,19 @@
-//! Computes how the rate of a counter in calls changed over the recording. For each part of the
-//! recording, the rate is the sum of the values of the calls that began there, divided by the sum
-//! of their durations.
+//! Computes how the rate of a counter in calls changed over the recording: the sum of the values of
+//! the calls that began in a part of the recording, divided by the sum of their durations.
 //!
 //! Outer calls and the calls inside of them are added to both sums, so the rate of a part is a mean
-//! weighted by durations, and never exceeds the highest rate of a call.
+//! weighted by durations, and does not exceed the highest rate of a call.
 
 use super::drift::FIRST_WIDTH;
 
-/// Sums of a counter's values, and of the durations of the same calls, for each part of the
+/// Sums of a counter's values and of the durations of the same calls, for each part of the
 /// recording.
 #[derive(Clone, Debug)]
 pub struct Rates {
     /// The largest number of parts.
     most: usize,
     width: u64,
-    /// The sum of the values, and the sum of the durations in ticks, for each part up to the last
-    /// one with calls.
+    /// The values and the ticks of each part up to the last one with calls.
     sums: Vec<[f64; 2]>,
 }
 
@@ -63,8 +61,8 @@ impl Rates {
         self.width
     }
 
-    /// Returns, for each part up to the last one with calls, the counter's value per tick of the
-    /// calls. `None` for a part without calls, or whose calls took no time.
+    /// Returns the counter's value per tick for each part up to the last one with calls. `None` for
+    /// a part without calls, or whose calls took no time.
     pub fn per_tick(&self) -> Vec<Option<f64>> {
         let rate = |[value, ticks]: &[f64; 2]| (*ticks > 0.0).then(|| value / ticks);
         self.sums.iter().map(rate).collect()
@@ -85,8 +83,7 @@ mod tests {
         assert_eq!(rates.per_tick(), [Some(0.2), None, Some(0.1), None]);
     }
 
-    /// If the recording is too long for the number of parts, every two parts are joined. The result
-    /// does not depend on the order of the calls.
+    /// If the recording is too long for the number of parts, every two parts are joined.
     #[test]
     fn parts_are_joined() {
         let [mut early, mut late] = [Rates::new(2), Rates::new(2)];

@@ -4,11 +4,11 @@
 use super::recorded::{Identity, Recorded, RunRow, number};
 use crate::across::{OpAcross, RunAcross};
 
-/// Converts a run of a dataset. Floor and typical execution are quantiles of the merged histograms,
-/// with an error of at most 1/128. An op has no histograms if only a sample of its calls was timed;
-/// then it is compared by its mean. Counters are left out.
+/// Floor and typical execution are quantiles of the merged histograms, with an error of at most
+/// 1/128. An op without histograms, of which a sample was timed, is compared by its mean. Counters
+/// are left out.
 pub fn recorded(run: &RunAcross) -> Recorded {
-    // Rows are sorted before they are numbered, so that equal ops get the same numbers in each run.
+    // Sorted before they are numbered, so that equal ops get the same numbers in each run.
     let mut ops: Vec<&OpAcross> = run.ops.iter().collect();
     ops.sort_by(|a, b| (&a.name, &a.key).cmp(&(&b.name, &b.key)));
     let mut rows: Vec<RunRow> = ops.into_iter().map(row).collect();

@@ -1,10 +1,9 @@
 //! Compares the counters and metrics of the two sides.
 //!
 //! A counter that has the same sum in all runs of A, and in all runs of B, is *exact*: for example
-//! the number of page faults, or of instructions of a program that does the same in each run. If
-//! the sum in B differs from the sum in A, this is a fact that needs no test. Counters whose sums
-//! vary from run to run are tested in the same way as times. All rows of one counter are tested
-//! together.
+//! the number of page faults of a program that does the same in each run. If the two sums differ,
+//! this is a fact that needs no test. Counters whose sums vary from run to run are tested like
+//! times, all rows of one counter together.
 
 use super::matching::Match;
 use super::ranks::median;
@@ -21,7 +20,7 @@ pub struct ReadingDiff {
     /// The unit of the counter or metric.
     pub unit: String,
     pub is_metric: bool,
-    /// The comparison of the values per call. The statistic is the mean over the calls of each run.
+    /// The comparison of the values per call: means over the calls of each run.
     pub compared: Option<Compared>,
     /// The result of the comparison.
     pub reading: Known,
@@ -34,7 +33,7 @@ pub enum Known {
     Equal,
     /// All runs of A have one sum, and all runs of B another.
     Fact {
-        /// The sum in each run of A, and the sum in each run of B.
+        /// The sum in each run of A and of B.
         sums: [u128; 2],
         calls: [u64; 2],
     },
@@ -42,8 +41,8 @@ pub enum Known {
     Tested(Verdict),
 }
 
-/// Adds the comparison of counters and metrics to each row that consists of exactly one row of A
-/// and one of B.
+/// Adds the comparison of counters and metrics to each row that consists of one row of A and one of
+/// B.
 pub fn judge(
     rows: &mut [DiffRow],
     sides: &[Sides; 2],
@@ -109,8 +108,7 @@ pub fn judge(
                     (decided.compared.into_iter().next(), Known::Tested(decided.verdict))
                 }
             };
-            // If a value is 0, the medians are shown without a test, because a ratio to 0 cannot be
-            // tested.
+            // A ratio to 0 cannot be tested, so the medians are shown without a test.
             let compared = shown.or(compared);
             let (name, unit) = (name.clone(), unit.clone());
             rows[at].readings.push(ReadingDiff { name, unit, is_metric, compared, reading });
@@ -133,8 +131,8 @@ fn medians(values: &[Vec<Option<&Reading>>; 2]) -> Option<Compared> {
     Some(Compared { statistic, medians, change, interval, interval_90, p, deviation, t, pairs })
 }
 
-/// Returns the sum and the number of calls, if both are the same in all runs. `None` otherwise, and
-/// if there is only one run.
+/// Returns the sum and the number of calls, if there are several runs and both are the same in all
+/// of them.
 fn exact(runs: &[Option<&Reading>]) -> Option<(u128, u64)> {
     let all: Option<Vec<(u128, u64)>> = runs.iter().map(|one| (*one)?.exact).collect();
     let all = all.filter(|all| all.len() > 1 && all.windows(2).all(|two| two[0] == two[1]))?;

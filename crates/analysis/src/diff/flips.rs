@@ -1,17 +1,16 @@
-//! Tests whether differences between paired runs are more than chance. The signs of whole pairs are
-//! flipped, and a step-down procedure tests all questions together.
+//! Tests whether differences between paired runs are more than chance, by flipping the signs of
+//! whole pairs. A step-down procedure tests all questions together.
 //!
 //! If two programs are equal, the two runs of a pair could as well have been exchanged. That would
-//! change the signs of all differences of this pair together, for all ops and both statistics. The
-//! test compares the observed statistics with the statistics after such flips. With up to n = 10
-//! pairs, all 2ⁿ flips are tried; with more pairs, the identity and `DRAWN − 1` random flips are
-//! tried (see [`DRAWN`]). The test assumes nothing about the distribution of the differences, or
-//! about how those of several ops depend on each other.
+//! change the signs of all differences of this pair, for all ops and both statistics. The test
+//! compares the observed statistics with those after such flips. With few pairs, all flips are
+//! tried; with more pairs, the identity and random flips (see [`DRAWN`]). The test assumes nothing
+//! about the distribution of the differences, or about how ops depend on each other.
 //!
-//! **Statistic.** |t| of the winsorised differences d: the (⌊n/4⌋ + 1)-th largest |d| is the limit
-//! to which every larger |d| is cut. Flips do not change the |d|, and so not the limit, so the test
-//! stays exact. Because of the cut, one pair in which the machine was disturbed cannot hide a
-//! difference that all other pairs show.
+//! **Statistic.** |t| of the winsorised differences d: every |d| above the (⌊n/4⌋ + 1)-th largest
+//! is cut to it. Flips do not change the |d|, and so not the limit, so the test stays exact.
+//! Because of the cut, one pair in which the machine was disturbed cannot hide a difference that
+//! all other pairs show.
 //!
 //! **Step-down** (Westfall and Young, 1993, algorithm 2.8): the largest |t| is compared with the
 //! largest |t| of all ops in each flip. The second largest |t| is compared with the largest of all
@@ -20,9 +19,9 @@
 
 /// With at most this many pairs, all flips are tried.
 const ALL_FLIPS: usize = 10;
-/// Number of flips if there are more pairs. One of them is the identity, and the others are random.
+/// Number of flips with more pairs: the identity and random ones.
 pub const DRAWN: usize = 5_000;
-/// The seed of the random flips. It is fixed, so that each run of the command uses the same flips.
+/// The seed is fixed, so that each run of the command uses the same flips.
 const SEED: u64 = 0x005e_ed0f_d1ff;
 
 /// Cuts each difference to the (⌊n/4⌋ + 1)-th largest absolute difference, keeping its sign.
@@ -41,7 +40,6 @@ pub fn paired_t(differences: &[f64]) -> f64 {
     t_of(sum, squares, n)
 }
 
-/// Computes |t| from the sum and the sum of squares of `n` differences.
 fn t_of(sum: f64, squares: f64, n: f64) -> f64 {
     let mean = sum / n;
     let variance = ((squares - n * mean * mean) / (n - 1.0)).max(0.0);
@@ -53,8 +51,7 @@ fn t_of(sum: f64, squares: f64, n: f64) -> f64 {
 }
 
 /// Returns the p-value of each row, adjusted for the number of rows. A row contains one difference
-/// for each pair, and all rows have the same order of pairs. With fewer than two pairs, all p are
-/// 1.
+/// for each pair, in the same order of pairs. With fewer than two pairs, all p are 1.
 ///
 /// Cost: rows × pairs × flips.
 pub fn adjusted_p(rows: &[Vec<f64>]) -> Vec<f64> {
@@ -63,8 +60,8 @@ pub fn adjusted_p(rows: &[Vec<f64>]) -> Vec<f64> {
         return vec![1.0; rows.len()];
     }
     // A flip changes the sum of a row's differences, but not the sum of their squares. |Σ d|,
-    // divided by the root of n Σ d², is at most 1, and it is the same increasing function of |t|
-    // for all rows. So the test uses it instead of |t|.
+    // divided by the root of n Σ d², is the same increasing function of |t| for all rows. So the
+    // test uses it instead of |t|.
     let scaled: Vec<Vec<f64>> = rows
         .iter()
         .map(|row| {
@@ -85,7 +82,7 @@ pub fn adjusted_p(rows: &[Vec<f64>]) -> Vec<f64> {
         for row in order.iter().rev() {
             let sum: f64 = scaled[*row].iter().zip(signs).map(|(d, sign)| d * sign).sum();
             largest = largest.max(sum.abs());
-            // If the same terms are added in another order, the sum can differ in its last digits.
+            // In another order, the same terms can add up to a slightly different sum.
             reached[*row] += u64::from(largest >= observed[*row] - 1e-12);
         }
     });
@@ -126,7 +123,7 @@ fn for_each_flip(pairs: usize, mut with: impl FnMut(&[f64])) {
 }
 
 /// Returns the next number of SplitMix64 (Steele, Lea and Flood, 2014). The order of the runs of a
-/// series is chosen with these numbers, too, so the same seed results in the same order.
+/// series is chosen with it, too.
 pub fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -149,13 +146,10 @@ mod tests {
 
     #[test]
     fn small_cases_by_hand() {
-        // If all six differences have the same sign, only two of the 64 flips are as extreme as the
-        // observed one.
+        // Only two of the 64 flips are as extreme as six differences of the same sign.
         let same = vec![1.0, 1.1, 1.2, 1.3, 1.4, 1.5];
         assert_eq!(adjusted_p(std::slice::from_ref(&same)), [2.0 / 64.0]);
-        // A second row with the same differences does not change p.
         assert_eq!(adjusted_p(&[same.clone(), same]), [2.0 / 64.0, 2.0 / 64.0]);
-        // Without any difference, every flip is as extreme as the observed one.
         assert_eq!(adjusted_p(&[vec![0.0; 6]]), [1.0]);
         assert_eq!(adjusted_p(&[vec![1.0]]), [1.0]);
         // t of 1, 2, 3: mean 2, deviation 1, t = 2 √3.

@@ -17,12 +17,12 @@
 //! ```
 //!
 //! divided by the mean |z−z'| of the whole segment, so that rows can be compared. If nothing
-//! changed, any other order of the points (the same order for all rows) would have been as likely.
-//! So the largest Q of each row is compared with the largest Q of **all** rows in each of
-//! [`ORDERS`] orders: the order of the history, and random ones. Then the probability that anything
-//! is found in a history without a change is at most [`LEVEL`], whatever the number of rows and
-//! their dependence. After a change was found, the parts before and after it are tested in the same
-//! way. In these parts, each row is tested separately, at the level divided by the number of rows.
+//! changed, any other order of the points would have been as likely. So the largest Q of each row
+//! is compared with the largest Q of **all** rows in each of [`ORDERS`] orders: the order of the
+//! history, and random ones. Then the probability that anything is found in a history without a
+//! change is at most [`LEVEL`], whatever the number of rows and their dependence. After a change
+//! was found, the parts before and after it are tested in the same way, but each row separately, at
+//! the level divided by the number of rows.
 
 use std::collections::HashMap;
 
@@ -35,15 +35,14 @@ use super::values::part_of;
 pub const LEVEL: f64 = 0.02;
 /// Number of compared orders, one of which is the order of the history.
 pub const ORDERS: usize = 1_000;
-/// A history with fewer points than this is not tested, because there are too few different orders.
+/// A history with fewer points has too few different orders, and is not tested.
 pub const FEWEST: usize = 10;
-/// Callers should test at most this many of the latest points, because the work grows with the
-/// square of the number of points.
+/// Callers should test at most this many of the latest points: the work grows with the square of
+/// the number of points.
 pub const MOST: usize = 300;
 /// A segment has at least this many points.
 const LEAST: usize = 3;
-/// The seed of the random orders. It is fixed, so that each run of the command uses the same
-/// orders.
+/// The seed is fixed, so that each run of the command uses the same orders.
 const SEED: u64 = 0x0005_eedc_4a26;
 
 /// A point at which a row began to take more or less time.
@@ -51,13 +50,12 @@ const SEED: u64 = 0x0005_eedc_4a26;
 pub struct ChangePoint {
     /// The first point after the change.
     pub at: usize,
-    /// The change as a part: above 0 if the row became slower, and below 0 if it became faster. It
-    /// is a median of ratios, minus 1. Each ratio is the time of a point after the change divided
-    /// by the time of a point before it. Only points between the previous and the next change are
-    /// used.
+    /// The change as a part: above 0 if the row became slower. It is the median of the ratios of a
+    /// time after the change to a time before it, minus 1. The points between the previous and the
+    /// next change are used.
     pub change: f64,
-    /// The 95 % interval of the change (Mann and Whitney). It is computed as if the position of the
-    /// change had been known before the test.
+    /// The 95 % interval of the change (Mann and Whitney), as if the position of the change had
+    /// been known before the test.
     pub interval: [f64; 2],
     /// The probability of finding such a large Q in a history without a change.
     pub p: f64,
@@ -66,18 +64,17 @@ pub struct ChangePoint {
 /// The times of a history, in ns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
-    /// For each point, the sum over all ops of their typical executions. `None` if the sum is
-    /// missing at some point.
+    /// For each point, the sum of the ops' typical executions. `None` if the sum is missing at some
+    /// point.
     pub whole: Option<Vec<f64>>,
-    /// The rows that have a time at each point. The time is the typical execution or, if only a
-    /// mean is known, the mean.
+    /// The rows that have a time at each point: the typical execution or, if only a mean is known,
+    /// the mean.
     pub rows: Vec<(Identity, Vec<f64>)>,
     /// Number of rows that have no time at some point. They are not tested.
     pub left_out: usize,
 }
 
-/// Collects the times of runs. A point consists of one or several runs. The time of a row at a
-/// point is the median over these runs.
+/// Collects the times of runs. A point is one or several runs, of which the median counts.
 pub fn history(points: &[Vec<Recorded>], by: By) -> History {
     let time = |row: &RunRow| row.dispatch_p50_ns.or(row.mean_ns).filter(|ns| *ns > 0.0);
     let mut places: HashMap<&Identity, usize> = HashMap::new();
@@ -170,7 +167,7 @@ fn tested(rows: &[Distances], level: f64) -> Vec<Option<(usize, f64)>> {
         }
         let largest = rows.iter().map(|row| row.best(&order).1).fold(0.0, f64::max);
         for (reached, (_, q)) in reached.iter_mut().zip(&best) {
-            // If numbers are added in another order, the last digits of the sum can differ.
+            // In another order, the same numbers can add up to a slightly different sum.
             *reached += usize::from(largest >= q * (1.0 - 1e-9));
         }
     }
@@ -207,16 +204,16 @@ impl Distances {
         Self { points, all, sums, total }
     }
 
-    /// Returns the best split of the points in this order, and its Q. If several splits are equally
-    /// good, the first one is returned.
+    /// Returns the best split of the points in this order, and its Q. Of equal splits, the first is
+    /// returned.
     fn best(&self, order: &[usize]) -> (usize, f64) {
         let n = self.points;
-        // Sums of distances over pairs of points: with both points before the split, with one point
-        // on each side, and with both points after it.
+        // Sums of distances over pairs of points: both before the split, one on each side, both
+        // after it.
         let (mut before, mut between, mut after) = (0.0, 0.0, self.total);
         let mut best = (LEAST, 0.0);
         for at in 1..n {
-            // This point moves from the right side of the split to the left side.
+            // This point moves to the left side of the split.
             let moved = order[at - 1];
             let row = &self.all[moved * n..(moved + 1) * n];
             let to_left: f64 = order[..at - 1].iter().map(|b| row[*b]).sum();
@@ -238,8 +235,7 @@ impl Distances {
     }
 }
 
-/// Returns the shift between two samples of logarithms, converted to a part (0.05 for 5 %), with
-/// its interval.
+/// Returns the shift between two samples of logarithms as a part (0.05 for 5 %), with its interval.
 fn shift(before: &[f64], after: &[f64]) -> (f64, [f64; 2]) {
     let mut all: Vec<f64> = after.iter().flat_map(|b| before.iter().map(move |a| b - a)).collect();
     all.sort_by(f64::total_cmp);

@@ -10,12 +10,11 @@
 //!  7. the others                                           new, gone
 //! ```
 //!
-//! A compiler numbers what it generates. So if a dispatch is added at the beginning, all dispatches
+//! A compiler numbers what it generates. If a dispatch is added at the beginning, all dispatches
 //! after it get other names (`main_dispatch_3_matmul_64x64` becomes
 //! `main_dispatch_4_matmul_64x64`). The first step therefore compares names without these numbers,
-//! and matches rows with the same name in the order of the program. If there are two rows with such
-//! a name on each side, the second row of A must not be matched with the first row of B only
-//! because their full names are equal.
+//! and matches rows with the same name in the order of the program. Equal full names can be chance:
+//! the second row of A must not be matched with the first row of B because of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,14 +43,14 @@ pub enum Relation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
     pub relation: Relation,
-    /// Rows of A. There are several only if B joins them in one row.
+    /// Rows of A; several if B joins them in one row.
     pub a: Vec<usize>,
-    /// Rows of B. There are several only if a row of A is split in B.
+    /// Rows of B; several if a row of A is split in B.
     pub b: Vec<usize>,
 }
 
-/// Matches rows. Each row is in exactly one match. `in_order` contains, for each side, the number
-/// of rows at the beginning of the list that are in the order of the program. Only these rows have
+/// Matches rows. Each row is in exactly one match. `in_order` is, for each side, the number of rows
+/// at the beginning of the list that are in the order of the program. Other rows have no
 /// neighbours.
 pub fn matches(a: &[Identity], b: &[Identity], in_order: [usize; 2]) -> Vec<Match> {
     let mut all =
@@ -69,10 +68,10 @@ pub fn matches(a: &[Identity], b: &[Identity], in_order: [usize; 2]) -> Vec<Matc
     all.found
 }
 
-/// Returns the name of a compiled function without the name of the function around it, and without
-/// the number that the compiler assigned in the order of the program:
-/// `main_dispatch_3_matmul_64x64` becomes `matmul_64x64`. `None` if the name does not have this
-/// form, or if nothing is left. Other numbers stay, because they describe the function.
+/// Returns the name of a compiled function without the function around it and without the number
+/// that the compiler assigned: `main_dispatch_3_matmul_64x64` becomes `matmul_64x64`. `None` if the
+/// name does not have this form, or if nothing is left. Other numbers stay, because they describe
+/// the function.
 pub fn stem(name: &str) -> Option<String> {
     const MARK: &str = "_dispatch_";
     let at = name.rfind(MARK)?;
@@ -91,11 +90,10 @@ fn relation(a: &Identity, b: &Identity) -> Relation {
     }
 }
 
-/// Matches `rows` of A with `others` of B; all of them have the same key, and there are equally
-/// many. First, rows with the same library and source location are matched, then rows with the same
-/// library, and then the others in their order. Source locations are used only if both sides have
-/// the same ones: if a line was inserted, a function can have the location that another function
-/// had before.
+/// Matches `rows` of A with `others` of B, which have the same key and are equally many. Rows with
+/// the same library and source location come first, then those with the same library, then the
+/// others in their order. Source locations are used only if both sides have the same ones: after a
+/// line was inserted, a function can have the location that another function had before.
 fn alike(
     a: &[Identity],
     b: &[Identity],
@@ -135,7 +133,7 @@ enum Only {
     AsMany,
     /// The same number of rows on both sides, or one row on one side and several on the other.
     Any,
-    /// As `Any`, but only if no row that is already matched has this key.
+    /// As `Any`, but not if a matched row has this key.
     Specific,
 }
 
@@ -167,8 +165,7 @@ impl Matching {
         self.found.push(Match { relation, a, b });
     }
 
-    /// Matches groups of equal size in their order. If `only` allows it, also matches one row of a
-    /// side with several rows of the other.
+    /// Matches groups of equal size in their order and, if `only` allows it, one row with several.
     fn grouped<K: Ord>(
         &mut self,
         a: &[Identity],
@@ -210,7 +207,7 @@ impl Matching {
 
     /// Matches a single unmatched row between two matched neighbours with the single unmatched row
     /// between the same neighbours on the other side. The start and the end of the program count as
-    /// neighbours, but at least one of the two neighbours must be a row.
+    /// neighbours, but one of the two neighbours must be a row.
     fn between_neighbours(&mut self, in_order: [usize; 2]) {
         let gaps = |free: &[bool], of: &dyn Fn(usize) -> usize| {
             let mut gaps: BTreeMap<(Option<usize>, Option<usize>), Vec<usize>> = BTreeMap::new();
@@ -235,7 +232,6 @@ impl Matching {
         let mut in_b = gaps(free_b, &|row| of_b.get(&row).copied().unwrap_or(usize::MAX));
         for (neighbours, rows) in in_a {
             let Some(others) = in_b.remove(&neighbours) else { continue };
-            // If no matched row is before or after these rows, nothing shows that they correspond.
             let known = neighbours.0.is_some() || neighbours.1.is_some();
             if known && rows.len() == 1 && others.len() == 1 {
                 self.add(Relation::Renamed, rows, others);
@@ -308,8 +304,7 @@ mod tests {
         assert_eq!(found(&a, &b), expected);
     }
 
-    /// Two full names are equal by chance: the second matrix product of A has the name of the first
-    /// matrix product of B.
+    /// The second matrix product of A has the full name of the first one of B by chance.
     #[test]
     fn the_order_of_the_program_counts_more_than_a_number() {
         let a = ["m_dispatch_0_matmul_8", "m_dispatch_1_matmul_8"];
@@ -350,7 +345,6 @@ mod tests {
         assert_eq!(moved, [(0, 0), (1, 1)]);
     }
 
-    /// Rows that are sorted by time have no neighbours.
     #[test]
     fn without_an_order_nothing_is_renamed() {
         let (a, b) = (named(&["a", "x", "b"]), named(&["a", "y", "b"]));
@@ -361,7 +355,6 @@ mod tests {
         assert_eq!((renamed([3, 3]), renamed([0, 0]), renamed([3, 1])), (1, 0, 0));
     }
 
-    /// A source location that all rows share does not identify any of them.
     #[test]
     fn a_shared_source_is_no_evidence() {
         let expected = ["Gone x@f:1 ", "New  y@f:1", "New  z@f:1", "Same a@f:1 a@f:1"];
@@ -376,15 +369,12 @@ mod tests {
         assert_eq!(found(&["one@f:3"], &["two@f:3", "three@f:3"]), split);
         let joined = ["Joined two@f:3+three@f:3 one@f:3"];
         assert_eq!(found(&["two@f:3", "three@f:3"], &["one@f:3"]), joined);
-        // The two rows are the only unmatched ones between the same two neighbours.
         let place = ["Renamed x y", "Same a a", "Same b b"];
         assert_eq!(found(&["a", "x", "b"], &["a", "y", "b"]), place);
-        // With two unmatched rows between the same neighbours, it is not known which one
-        // corresponds.
+        // Of two unmatched rows between the same neighbours, it is not known which one corresponds.
         let unknown = ["Gone x ", "New  y", "New  z", "Same a a", "Same b b"];
         assert_eq!(found(&["a", "x", "b"], &["a", "y", "z", "b"]), unknown);
-        // The two rows have nothing in common, and there is no other row, so they must not be
-        // matched.
+        // Without any other row, nothing shows that these two correspond.
         assert_eq!(found(&["x"], &["y"]), ["Gone x ", "New  y"]);
         assert_eq!(found(&[], &[]), Vec::<String>::new());
     }

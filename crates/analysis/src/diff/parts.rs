@@ -8,7 +8,7 @@ use crate::interval::student::t95;
 pub struct Part {
     /// The mean over the pairs or, if the runs are not paired, the difference of the medians.
     pub ns: f64,
-    /// The ends of the 95 % interval by Student's t. `None` if the runs are not paired.
+    /// The 95 % interval by Student's t. `None` if the runs are not paired.
     pub interval: Option<[f64; 2]>,
 }
 

@@ -1,11 +1,10 @@
-//! Estimates a difference and its interval from ranks. The estimate is that of Hodges and Lehmann,
-//! and the interval comes from exact quantiles of Wilcoxon's signed ranks.
+//! Estimates a difference and its interval from ranks, by Hodges and Lehmann.
 //!
-//! The estimate is the median of the *Walsh averages*, (dᵢ + dⱼ) / 2 for all i ≤ j. The averages
-//! are sorted, and two of them, equally far from both ends of the list, are the ends of the
-//! interval. They are chosen so that the interval contains the centre of a symmetric distribution
-//! with at least the requested confidence (Hollander, Wolfe and Chicken, Nonparametric Statistical
-//! Methods, 3.3). This is the same interval as that of R's `wilcox.test(conf.int = TRUE)`.
+//! The estimate is the median of the *Walsh averages*, (dᵢ + dⱼ) / 2 for all i ≤ j. The ends of the
+//! interval are two of the sorted averages, equally far from both ends of the list. Exact quantiles
+//! of Wilcoxon's signed ranks choose them so that the interval contains the centre of a symmetric
+//! distribution with at least the requested confidence (Hollander, Wolfe and Chicken, Nonparametric
+//! Statistical Methods, 3.3). This is the interval of R's `wilcox.test(conf.int = TRUE)`.
 
 /// With more differences than this, the normal approximation replaces the exact quantile.
 const EXACT: usize = 120;
@@ -37,8 +36,8 @@ pub fn hodges_lehmann(differences: &[f64]) -> Option<f64> {
     median_of_sorted(&walsh(differences))
 }
 
-/// Returns the Hodges-Lehmann estimate and its interval with this confidence (0.95 for 95 %).
-/// `None` if there are too few differences: 6 are needed for 95 %, and 5 for 90 %.
+/// Returns the estimate and its interval with this confidence (0.95 for 95 %). `None` if there are
+/// too few differences: 6 are needed for 95 %, and 5 for 90 %.
 pub fn interval(differences: &[f64], confidence: f64) -> Option<Interval> {
     let averages = walsh(differences);
     let estimate = median_of_sorted(&averages)?;
@@ -49,8 +48,7 @@ pub fn interval(differences: &[f64], confidence: f64) -> Option<Interval> {
 }
 
 /// Returns the quantile `p` of the sum of positive ranks of `n` differences, if each rank is
-/// positive with probability 1/2: the smallest sum that is not exceeded with a probability of at
-/// least `p`.
+/// positive with probability 1/2.
 pub fn signed_rank_quantile(p: f64, n: usize) -> usize {
     let most = n * (n + 1) / 2;
     if n > EXACT {
@@ -58,7 +56,7 @@ pub fn signed_rank_quantile(p: f64, n: usize) -> usize {
         let deviation = (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt();
         return (mean + normal_quantile(p) * deviation).round().max(0.0) as usize;
     }
-    // The probability of each sum. The ranks are added one by one.
+    // The probability of each sum, with the ranks added one by one.
     let mut probabilities = vec![0.0; most + 1];
     probabilities[0] = 1.0;
     for rank in 1..=n {
@@ -101,7 +99,7 @@ fn walsh(differences: &[f64]) -> Vec<f64> {
     all
 }
 
-/// Returns the median of some values, in any order. `None` without values.
+/// Returns the median of values in any order. `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -132,8 +130,7 @@ pub fn deviation(values: &[f64]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// The expected values are from the tables of Hollander and Wolfe (A.4). For n = 10, P(T⁺ ≥ 55)
-    /// is 1/1024, and the 2.5 % point is 8. The 2.5 % point is 0 for n = 6, and 52 for n = 20.
+    /// From the tables of Hollander and Wolfe (A.4).
     #[test]
     fn quantiles_of_tables() {
         // The published critical values are the largest sums with P ≤ 2.5 %. The quantile is the
@@ -150,8 +147,8 @@ mod tests {
         // Walsh averages of 1, 2, 6: 1, 1.5, 3.5, 2, 4, 6; sorted 1, 1.5, 2, 3.5, 4, 6.
         assert_eq!(hodges_lehmann(&[6.0, 1.0, 2.0]), Some(2.75));
         assert_eq!(hodges_lehmann(&[]), None);
-        // For six differences, the 95 % interval is the whole range: only 1/32 of the probability
-        // is outside of it, and only the two extreme averages can be the ends.
+        // For six differences, the 95 % interval is the whole range: 1/32 of the probability is
+        // outside.
         let six = [3.0, 1.0, 2.0, 5.0, 4.0, 6.0];
         let found = interval(&six, 0.95).unwrap();
         assert_eq!((found.low, found.high, found.estimate), (1.0, 6.0, 3.5));

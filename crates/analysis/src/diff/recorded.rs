@@ -1,5 +1,4 @@
-//! Reads the rows of one run from the tables that `report` prints, with the two statistics by which
-//! runs are compared.
+//! Reads the rows of one run from the tables that `report` prints.
 
 use std::collections::HashMap;
 
@@ -31,7 +30,7 @@ pub enum By {
 }
 
 /// Identifies a row: rows of two runs with equal identities are the same row. The identity contains
-/// everything that the compiler recorded, and nothing that differs between processes.
+/// nothing that differs between processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
     /// Name of the op, loop, module or kind.
@@ -46,8 +45,7 @@ pub struct Identity {
     pub role: String,
     /// Source location, `path:line`, if the compiler recorded one.
     pub source: Option<String>,
-    /// The number of earlier rows, in the order of the program, with equal values in all fields
-    /// above.
+    /// The number of earlier rows with equal values in all fields above.
     pub nth: u32,
 }
 
@@ -57,34 +55,32 @@ pub struct RunRow {
     pub identity: Identity,
     /// Number of outermost calls; for a site, number of dispatches; for a loop, number of hits.
     pub calls: u64,
-    /// The number of calls with its interval. `None` unless the number is an estimate in a run with
-    /// a budget.
+    /// The number of calls with its interval, if it is an estimate in a run with a budget.
     pub estimated_calls: Option<Estimated>,
     /// Number of dispatches; `None` if it is not known, or in a run with a budget.
     pub dispatches: Option<u64>,
     /// Sum of the durations; `None` if it is not known.
     pub total_ns: Option<f64>,
-    /// The sum of the durations with its interval. `None` unless the sum is estimated from the
-    /// timed calls of a run with a budget.
+    /// The sum of the durations with its interval, if it is estimated from the timed calls of a run
+    /// with a budget.
     pub estimated_total_ns: Option<Estimated>,
-    /// Sum of the self times. `None` if it is not known, or if the calls belong to no thread and so
-    /// are not part of the time in calls.
+    /// Sum of the self times. `None` if it is not known, or if the calls belong to no thread.
     pub own_ns: Option<f64>,
     /// 10th percentile of single calls.
     pub call_p10_ns: Option<f64>,
-    /// 10th percentile over dispatches, where the duration of a dispatch is the sum over its
-    /// workgroups. For calls that are not workgroups, the 10th percentile of single calls.
+    /// 10th percentile over dispatches, whose duration is the sum over their workgroups. For other
+    /// calls, the 10th percentile of single calls.
     pub dispatch_p10_ns: Option<f64>,
-    /// Median over dispatches, with durations as in the previous field.
+    /// Median over dispatches, with durations as in `dispatch_p10_ns`.
     pub dispatch_p50_ns: Option<f64>,
-    /// Mean duration of a call, for loops and modules, because nothing else is known of them.
+    /// Mean duration of a call, for loops and modules, of which nothing else is known.
     pub mean_ns: Option<f64>,
     /// Values of counters and metrics, in the order of the profile.
     pub readings: Vec<Reading>,
 }
 
 impl RunRow {
-    /// Returns the number of executions: of dispatches or, if there are no dispatches, of calls.
+    /// Returns the number of dispatches or, if there are none, of calls.
     pub fn executions(&self) -> f64 {
         self.dispatches.filter(|n| *n > 0).unwrap_or(self.calls) as f64
     }
@@ -97,22 +93,22 @@ pub struct Reading {
     pub name: String,
     /// The unit of the counter or metric, as views show it.
     pub unit: String,
-    /// The sum as it was read, and the number of calls in which it was read. Runs in which both
-    /// numbers are the same have exactly equal counters. `None` for metrics and estimates.
+    /// The sum as it was read, and the number of calls in which it was read. `None` for metrics and
+    /// estimates.
     pub exact: Option<(u128, u64)>,
     /// For a counter, the value per call, without what the recorder added. For a metric, its value.
     pub value: f64,
     pub is_metric: bool,
 }
 
-/// Everything about one run that a comparison needs.
+/// What a comparison needs of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     /// The rows in the order of the program, as far as that is known.
     pub rows: Vec<RunRow>,
     /// Rows by op, whose times add up to the time in calls. Empty if `rows` are by op.
     pub ops: Vec<RunRow>,
-    /// Time in recorded calls, in ns: the sum of all self times. `None` if it is not known.
+    /// Time in recorded calls, in ns. `None` if it is not known.
     pub total_ns: Option<f64>,
     /// The threads' wall times outside of recorded calls, in ns.
     pub between_ns: Option<f64>,
@@ -120,12 +116,12 @@ pub struct Recorded {
     /// of recording. `None` if a process with calls did not end in an orderly way, or was recorded
     /// only in part.
     pub processor_ns: Option<f64>,
-    /// Whether values are as they were recorded, because this was requested, or because the
-    /// corrected values contradict each other.
+    /// Whether values are as recorded: on request, or because the corrected values contradict each
+    /// other.
     pub raw: bool,
     /// Whether only some calls were timed.
     pub sampled: bool,
-    /// Whether the order of `rows` is not the order of the program.
+    /// Whether `rows` are not in the order of the program.
     pub is_unordered: bool,
 }
 
@@ -174,13 +170,13 @@ pub fn recorded(
     Ok(Recorded { rows, ops, ..found })
 }
 
-/// Returns the processor time of all processes with calls. The cost of recording is subtracted, as
-/// far as it is known, unless the summary has recorded values.
+/// Returns the processor time of all processes with calls. The known cost of recording is
+/// subtracted, unless the summary has recorded values.
 fn processor_ns(profile: &Profile, summary: &Summary) -> Option<f64> {
     let mut sum = 0.0;
     for (index, process) in profile.processes.iter().enumerate() {
-        // The events of a process's plugins are stored as another process, which would add the same
-        // processor time again.
+        // A process's plugins are stored as another process, which would add the same processor
+        // time again.
         if process.threads.is_empty() || process.id.is_of_plugins() {
             continue;
         }
@@ -194,7 +190,7 @@ fn processor_ns(profile: &Profile, summary: &Summary) -> Option<f64> {
     Some(sum).filter(|ns| *ns > 0.0)
 }
 
-/// Sets `nth` of each row, so that rows whose other fields are equal have different identities.
+/// Sets `nth` of each row, so that equal rows have different identities.
 pub(super) fn number(rows: &mut [RunRow]) {
     let mut seen: HashMap<Identity, u32> = HashMap::new();
     for row in rows {
@@ -217,7 +213,7 @@ fn identity(op: &Op) -> Identity {
 }
 
 /// Returns the rows of a summary, in the order in which one run of the model first dispatches them.
-/// Rows whose op it does not dispatch follow, in the order of the metadata.
+/// Other rows follow, in the order of the metadata.
 fn ops(
     profile: &Profile,
     summary: &Summary,
@@ -355,7 +351,7 @@ fn of_loops(profile: &Profile, raw: bool) -> profile::Result<Vec<RunRow>> {
     let table = loops(data, &[]);
     let all = table.modules.iter().flat_map(|tree| tree.nodes.iter().map(move |node| (tree, node)));
     let entered = all.filter(|(_, node)| node.all.hits > 0);
-    // Each pass runs all loops again, so sums are divided by the number of passes.
+    // Each pass runs all loops again.
     let passes = crate::answer::passes(profile, TableBy::Op);
     let mut rows: Vec<RunRow> = entered
         .map(|(tree, node)| {

@@ -15,11 +15,11 @@ use crate::sampled::Estimated;
 pub struct Sides {
     /// Every row that occurs in any of the runs.
     pub identities: Vec<Identity>,
-    /// Number of rows of the first run. They come first, in their order in that run. Rows that only
-    /// later runs have follow at the end, because their place in the order is not known.
+    /// Number of rows of the first run, which come first, in their order in that run. Other rows
+    /// follow, because their place in the order is not known.
     pub in_first: usize,
-    /// For each run, its rows, with the same indices as in `identities`. `None` if the run does not
-    /// have the row.
+    /// For each run, its rows, with the indices of `identities`. `None` if the run does not have
+    /// the row.
     pub runs: Vec<Vec<Option<RunRow>>>,
 }
 
@@ -82,9 +82,8 @@ impl Sides {
     }
 }
 
-/// Returns `value`, the median over several runs, with an interval. `None` unless the runs' values
-/// are estimates in at least one run. The ends of the interval are the medians of the ends in the
-/// single runs.
+/// Returns `value`, the median over several runs, with an interval whose ends are the medians of
+/// the runs' ends. `None` if no run's value is an estimate.
 fn estimated(
     found: &[Vec<&RunRow>],
     value: f64,
@@ -108,16 +107,15 @@ fn estimated(
     Some(Estimated { value, interval: ends.map(within) })
 }
 
-/// The pairs of runs, and the number of runs on each side. A pair consists of the index of a run of
-/// A and of a run of B.
+/// The pairs of runs (of A and of B), and the number of runs on each side.
 pub struct Pairs<'a> {
     pub pairs: &'a [(usize, usize)],
     pub runs: [usize; 2],
 }
 
 impl Pairs<'_> {
-    /// Returns the runs of a side that are compared: the runs of the pairs, in the order of the
-    /// pairs, or all runs if there are no pairs.
+    /// Returns the runs of a side that are compared: those of the pairs, in the order of the pairs,
+    /// or all if there are no pairs.
     pub fn runs_of(&self, side: usize) -> Vec<usize> {
         match self.pairs.is_empty() {
             true => (0..self.runs[side]).collect(),
@@ -126,7 +124,7 @@ impl Pairs<'_> {
     }
 }
 
-/// A row without its verdict, and the questions that must be answered for the verdict.
+/// A row without its verdict, and the questions that must be answered for it.
 pub struct Prepared {
     pub row: DiffRow,
     pub asked: Vec<Asked>,
@@ -196,9 +194,9 @@ fn of_row(row: &RunRow, statistic: Statistic, by_dispatch: bool) -> Option<f64> 
 }
 
 /// Returns the values of one statistic, one for each run. If one row was split into several, their
-/// values are added up, each multiplied by the row's executions per execution of the one row. If
-/// the number of workgroups in a dispatch differs in B (another tiling), single calls cannot be
-/// compared, so the floor is computed from dispatches.
+/// values are added up, each multiplied by the row's executions per execution of the one row.
+/// Another number of workgroups in a dispatch (another tiling) makes single calls incomparable, so
+/// the floor is then computed from dispatches.
 fn ask(
     sides: &[Sides; 2],
     one: &Match,
@@ -227,7 +225,7 @@ fn ask(
                 _ => None,
             };
             // Ratios need a value above 0. The corrected time of a row that takes no longer than an
-            // empty call may not be above 0.
+            // empty call may be 0 or less.
             sum.filter(|ns| *ns > 0.0)
         };
         pairs.runs_of(side).into_iter().map(of_run).collect()
@@ -236,12 +234,12 @@ fn ask(
 }
 
 /// Returns how much of a run's time a row would take if each execution took as long as the typical
-/// one. Only self time is considered. `None` if some of the times are not known.
+/// one. Counts self time. `None` if some of the times are not known.
 pub fn part_of(row: &RunRow) -> Option<f64> {
     scaled(row, row.dispatch_p50_ns)
 }
 
-/// Returns how much of a run's time a row would take if each execution took as long as the floor.
+/// Like [`part_of`], as if each execution took as long as the floor.
 pub fn floor_of(row: &RunRow) -> Option<f64> {
     scaled(row, row.dispatch_p10_ns)
 }
@@ -249,7 +247,7 @@ pub fn floor_of(row: &RunRow) -> Option<f64> {
 fn scaled(row: &RunRow, execution: Option<f64>) -> Option<f64> {
     let (own, total) = (row.own_ns?, row.total_ns?);
     if total <= 0.0 {
-        // The time is known, but it is not longer than the time that the recorder adds.
+        // The time is known, but not longer than the time that the recorder adds.
         return Some(0.0);
     }
     Some(own * (execution? * row.executions() / total))

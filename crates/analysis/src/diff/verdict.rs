@@ -6,19 +6,19 @@ use super::{Statistic, Untested};
 
 /// The highest probability with which a difference is reported although no row differs.
 pub const LEVEL: f64 = 0.05;
-/// The largest number of pairs that a verdict proposes. If more pairs would be needed, the machine
-/// is too noisy.
+/// The largest number of pairs that a verdict proposes. If more would be needed, the machine is too
+/// noisy.
 const MOST_PAIRS: f64 = 60.0;
-/// 1.96 + 0.84: with this factor, the proposed number of pairs is large enough to find a difference
-/// as large as the threshold in 4 of 5 series (a power of 80 %).
+/// 1.96 + 0.84: the proposed number of pairs then finds a difference as large as the threshold in 4
+/// of 5 series (a power of 80 %).
 const POWER: f64 = 2.8;
 
 /// One statistic of a row that must be tested for a verdict.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub statistic: Statistic,
-    /// The value of the statistic in each run of A and of B; `None` if the run has no value. If the
-    /// runs are paired, they are in the order of the pairs.
+    /// The value of the statistic in each run of A and of B; `None` if the run has no value. Paired
+    /// runs are in the order of the pairs.
     pub values: [Vec<Option<f64>>; 2],
 }
 
@@ -28,9 +28,9 @@ pub struct Compared {
     pub statistic: Statistic,
     /// The medians over the runs of A and of B: times in ns, counters in their unit.
     pub medians: [f64; 2],
-    /// The difference as a part: B divided by A, minus 1. The value is the Hodges-Lehmann estimate
-    /// over the pairs, or the ratio of the medians if the statistic was not tested. 0.05 is 5 %
-    /// more. Infinite for a counter that was 0 in A.
+    /// The difference as a part: B divided by A, minus 1. It is the Hodges-Lehmann estimate over
+    /// the pairs or, if the statistic was not tested, the ratio of the medians. Infinite for a
+    /// counter that was 0 in A.
     pub change: f64,
     /// The ends of the 95 % interval of `change`. `None` if the statistic was not tested.
     pub interval: Option<[f64; 2]>,
@@ -43,8 +43,7 @@ pub struct Compared {
     pub deviation: Option<f64>,
     /// |t| of the winsorised differences.
     pub t: Option<f64>,
-    /// The number of pairs; 0 if the statistic was not tested, for example because a pair lacks a
-    /// value.
+    /// The number of pairs; 0 if the statistic was not tested.
     pub pairs: usize,
 }
 
@@ -57,8 +56,8 @@ pub struct Change {
     pub by: f64,
     /// The ends of the 95 % interval.
     pub interval: [f64; 2],
-    /// Whether only the typical execution (the median) changed, and the floor (the 10th percentile)
-    /// did not. Possible causes are contention, caches, or a change in only some of the calls.
+    /// Whether the typical execution changed, and the floor did not. Possible causes are
+    /// contention, caches, or a change in some of the calls.
     pub floor_unchanged: bool,
 }
 
@@ -67,22 +66,19 @@ pub struct Change {
 pub enum Verdict {
     /// The row is slower or faster in B.
     Differs(Change),
-    /// The row takes the same time on both sides. The number is the threshold up to which a
-    /// difference counts as none, as a part: 0.03 for 3 %.
+    /// The row takes the same time on both sides, up to this threshold, as a part: 0.03 for 3 %.
     Same(f64),
     /// It could not be decided whether the row differs.
     Unknown {
         /// Half of the 95 % interval.
         half_width: f64,
-        /// The proposed number of pairs, which is more than were recorded. A series of this many
-        /// pairs would find a difference as large as the threshold in 4 of 5 cases. `None` if more
-        /// than 60 pairs are needed, because the machine is too noisy.
+        /// The proposed number of pairs, more than were recorded. `None` if it is above 60: the
+        /// machine is too noisy.
         pairs: Option<u32>,
     },
-    /// The row was not tested, because the runs are not paired or because there are too few of
-    /// them.
+    /// The row was not tested, because the runs are not paired or are too few.
     Untested(Untested),
-    /// The row was not tested, because no statistic has a value on both sides, or in each pair.
+    /// No statistic has a value on both sides, or in each pair.
     Missing,
     /// Only B has the row.
     New,
@@ -103,14 +99,13 @@ impl Verdict {
 /// The comparison of each statistic of a row, and the verdict.
 #[derive(Clone, Debug)]
 pub struct Decided {
-    /// The comparison of each statistic.
+    /// One element for each statistic.
     pub compared: Vec<Compared>,
-    /// The verdict, from all statistics together.
+    /// From all statistics together.
     pub verdict: Verdict,
 }
 
-/// Compares the values of A and B for each element of `asked`. `None` if one of the two sides has
-/// no value.
+/// Compares the values of A and B for each element of `asked`. `None` if a side has no value.
 ///
 /// All elements with values in each pair are tested together: if A and B do not differ at all, the
 /// probability that a difference is found in any of them is at most [`LEVEL`].
@@ -230,8 +225,8 @@ mod tests {
         }
     }
 
-    /// The proposed number of pairs is computed from the noisy statistic, for which nothing could
-    /// be decided, and not from the quiet one.
+    /// The number of pairs is computed from the noisy statistic, for which nothing could be
+    /// decided.
     #[test]
     fn a_statistic_that_is_known_does_not_say_how_many_pairs_it_takes() {
         let quiet = compared(Statistic::Floor, 0.005, 0.004);
@@ -240,11 +235,10 @@ mod tests {
         let Verdict::Unknown { half_width, pairs } = settled.verdict else {
             panic!("{:?}", settled.verdict)
         };
-        // The expected value is half of the interval, which reaches from −4 % to 4 % in logarithms.
+        // The interval reaches from −4 % to 4 % in logarithms.
         assert!((half_width - 0.04f64.exp_m1()).abs() < 1e-12, "{half_width}");
         let expected = (POWER * 0.05 / 0.03f64.ln_1p()).powi(2).ceil() + 2.0;
         assert_eq!(pairs, Some(expected as u32));
-        // The result is larger than the number of recorded pairs, because these were not enough.
         let many = Compared { pairs: 40, ..noisy };
         let Verdict::Unknown { pairs, .. } = decide(&[Some(many)], None, 0.03).verdict else {
             panic!("it is known")

@@ -2,11 +2,10 @@
 //! difference.
 //!
 //! Whole runs are compared at typical cost: the time that all ops together would take if each
-//! execution took as long as the typical one. They are also compared at the floor: as if each
-//! execution took as long as the 10th percentile. Means of pairs' differences can be added, so the
-//! contributions of the rows and the remainder add up exactly to the difference of the recorded
-//! times. The *remainder* is the time that typical executions do not explain, for example slow
-//! calls and first calls.
+//! execution took as long as the typical one. They are also compared at the floor, the 10th
+//! percentile. Means of pairs' differences can be added, so the contributions of the rows and the
+//! remainder add up to the difference of the recorded times. The *remainder* is the time that
+//! typical executions do not explain, for example slow calls and first calls.
 
 use super::Statistic;
 use super::parts::{Part, difference};
@@ -25,14 +24,14 @@ pub struct Whole {
     pub total_ns: [Option<f64>; 2],
     /// Whether `total_ns` is an estimate, because some run of the side had a budget.
     pub estimated: [bool; 2],
-    /// The threads' wall times outside of recorded calls, in ns, as the median over the runs of
-    /// each side.
+    /// The threads' wall times outside of recorded calls, in ns: the median over the runs of each
+    /// side.
     pub between_ns: [Option<f64>; 2],
-    /// The difference of the recorded times. If the runs are paired, it is the mean of the pairs'
-    /// differences, which need not be the difference of the medians in `total_ns`. It is the sum of
+    /// The difference of the recorded times. For paired runs, it is the mean of the pairs'
+    /// differences, which need not be the difference of the medians in `total_ns`. The sum of
     /// `explained` and `remainder`.
     pub difference: Option<Part>,
-    /// The difference between the two sides if each execution took as long as the op's typical one.
+    /// The difference if each execution took as long as the op's typical one.
     pub explained: Option<Part>,
     /// The part of `difference` that `explained` does not include.
     pub remainder: Option<Part>,
@@ -96,8 +95,7 @@ impl Parts {
         let rests = rest(0, &typical_a).zip(rest(1, &typical_b));
         let remainder = match (is_paired, all, explained) {
             (true, ..) => rests.and_then(|(a, b)| difference(&a, &b, true)),
-            // A difference of medians is not the sum of the differences of medians of its parts, so
-            // the remainder is computed by subtraction.
+            // Differences of medians do not add up, so the remainder is computed by subtraction.
             (false, Some(all), Some(of)) => Some(Part { ns: all.ns - of.ns, interval: None }),
             (false, ..) => None,
         };

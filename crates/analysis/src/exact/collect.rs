@@ -11,8 +11,8 @@ use crate::table::{By, Key, Places, Selection};
 use crate::walk::{Adder, walk};
 
 /// Reads all calls of a profile and returns their exact statistics. With `raw`, durations are used
-/// as they were recorded; callers should pass [`Summary::raw`](crate::Summary::raw) of the same
-/// profile. For a run with a budget, the result has no rows.
+/// as recorded; callers should pass [`Summary::raw`](crate::Summary::raw) of the same profile. For
+/// a run with a budget, the result has no rows.
 pub fn exact(profile: &Profile, raw: bool) -> Exact {
     let mut all = Exact::default();
     if profile.is_sampled() {
@@ -29,7 +29,6 @@ pub fn exact(profile: &Profile, raw: bool) -> Exact {
     all
 }
 
-/// The sums of one worker.
 struct Collector<'a> {
     profile: &'a Profile,
     places: &'a Places<'a>,

@@ -1,12 +1,12 @@
 //! Counts values in log-linear histograms, which can be merged exactly. [`model::buckets`] defines
-//! which values each bucket contains, and by which value a bucket is represented.
+//! the buckets.
 
 use model::buckets::{bucket_of, middle_of};
 
 /// The number of values in each bucket.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
-    /// The bucket to which the first element of `counts` belongs.
+    /// The bucket of the first element of `counts`.
     first: u16,
     counts: Vec<u64>,
 }
@@ -64,8 +64,8 @@ impl Histogram {
     /// values.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let values = self.values();
-        // Ranks are counted from 1. A float has 53 bits, so the rank is slightly inexact if there
-        // are more than 2⁵³ values.
+        // Ranks are counted from 1. A float has 53 bits, so the rank is inexact for more than 2⁵³
+        // values.
         let rank = ((q.clamp(0.0, 1.0) * values as f64).ceil() as u64).clamp(1, values.max(1));
         let mut below = 0u64;
         let mut of_rank = self.buckets().skip_while(|(_, values)| {

@@ -8,7 +8,6 @@ use testkit::random::Random;
 use super::*;
 use crate::Key;
 
-/// Returns everything that a row contains, byte by byte.
 fn bytes(exact: &Exact) -> Vec<u8> {
     let mut out = Vec::new();
     for (key, row) in &exact.rows {
@@ -78,7 +77,6 @@ fn sums_beyond_38_digits_have_no_value_in_any_order() {
     assert_eq!(sum.get(), None);
     sum.add(Some(0));
     assert_eq!(sum.get(), None, "nor does it get one again");
-    // The sum is 2⁶³ ns, which is added in two halves.
     let mut sum = Sum::default();
     (0..2).for_each(|_| sum.add(Some(1 << 62)));
     assert_eq!(sum.get(), Some(1 << 63));
@@ -124,8 +122,8 @@ fn moments_are_those_of_whole_numbers_of_any_size() {
     let mut random = Random(31);
     let mut lines = Vec::new();
     let mut found = Vec::new();
-    // The sets range from noise to nearly straight lines. All values are offset by a number that a
-    // float cannot represent exactly.
+    // The sets range from noise to nearly straight lines. Some are offset by a number that a float
+    // cannot represent exactly.
     for set in 0..60u64 {
         let (base, spread) = (random.of(&[0, 1 << 30, (1 << 59) + 1]), 1 << (set % 30 + 1));
         let mut moments = Moments::default();
@@ -183,7 +181,6 @@ fn a_constant_has_no_correlation() {
     (0..5).for_each(|i| moments.add(i, 7));
     assert_eq!(moments.pearson(), None);
     moments.add(9, 8);
-    // n = 6, x = 0 1 2 3 4 9 and y = 7 7 7 7 7 8 give 6·142 − 19·43 = 35, 6·111 − 19² = 305 and
-    // 6·309 − 43² = 5, so the correlation is 35 / √1525.
+    // 6·142 − 19·43 = 35, 6·111 − 19² = 305 and 6·309 − 43² = 5, so it is 35 / √1525.
     assert_eq!(moments.pearson(), Some(35.0 / 1525f64.sqrt()));
 }

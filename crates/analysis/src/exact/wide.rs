@@ -1,12 +1,10 @@
 //! Computes sums that never wrap around: they are either right or missing.
 
-/// The smallest number that has 39 digits: a decimal column of 38 digits, which is the widest that
-/// query engines share, cannot store it.
+/// The smallest number with 39 digits. Query engines share decimal columns of up to 38 digits.
 pub const BEYOND: u128 = 10u128.pow(38);
 
-/// A sum of numbers that are not negative. A sum that exceeds 38 digits loses its value, and never
-/// gets one again. Because no number is negative, this does not depend on the order in which
-/// numbers are added.
+/// A sum of numbers that are not negative. A sum that exceeds 38 digits loses its value for good.
+/// Because no number is negative, this does not depend on the order of the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum(Option<u128>);
 
@@ -35,13 +33,13 @@ impl Sum {
     }
 }
 
-/// A number of 256 bits, stored as its upper and its lower half. The order of the fields makes the
-/// derived comparison compare the numbers.
+/// A number of 256 bits: its upper and its lower half. The derived comparison needs this order of
+/// the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Wide(u128, u128);
 
 impl Wide {
-    /// Returns the product of two numbers, which always fits into 256 bits.
+    /// Returns the product of two numbers, which fits into 256 bits.
     pub fn product(a: u128, b: u128) -> Self {
         const LOW: u128 = (1 << 64) - 1;
         let (a1, a0, b1, b0) = (a >> 64, a & LOW, b >> 64, b & LOW);
@@ -57,14 +55,13 @@ impl Wide {
         Self(self.0 - other.0 - u128::from(borrow), low)
     }
 
-    /// Returns the nearest float. It differs from the number by at most half a unit in the float's
-    /// last binary digit.
+    /// Returns the nearest float.
     pub fn to_f64(self) -> f64 {
         match self.0 {
             0 => self.1 as f64,
             high => {
-                // The upper 128 bits are stored in one number. Its lowest bit is also set if any
-                // set bit below was cut off, so that rounding is correct.
+                // The lowest of the upper 128 bits is also set if a set bit below was cut off, so
+                // that rounding is correct.
                 let shift = high.leading_zeros();
                 let lower = self.1.checked_shr(128 - shift).unwrap_or(0);
                 let cut = self.1.checked_shl(shift).unwrap_or(0) != 0;

@@ -1,11 +1,10 @@
 //! Measures how strongly two variables of the same calls are associated: by correlations of their
-//! ranks, and by the mutual information of classes of their values. Tests compare the results with
-//! numpy and scipy.
+//! ranks, and by the mutual information of classes of their values.
 
 use std::collections::HashMap;
 
-/// Returns the rank of each value, counted from 1. Equal values all get the mean of the ranks that
-/// they span. A missing value (NaN) has rank NaN and does not change the other ranks.
+/// Returns the rank of each value, counted from 1. Equal values get the mean of the ranks that they
+/// span. A missing value (NaN) has rank NaN and does not change the other ranks.
 pub fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<u32> =
         (0..values.len() as u32).filter(|at| !values[*at as usize].is_nan()).collect();
@@ -20,8 +19,8 @@ pub fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Returns Pearson's correlation over the indices at which both variables have a value. It is 0 if
-/// one of them is constant there.
+/// Returns Pearson's correlation over the indices at which both variables have a value. 0 if one of
+/// them is constant there.
 pub fn correlation(a: &[f64], b: &[f64]) -> f64 {
     let both = || a.iter().zip(b).filter(|(a, b)| !a.is_nan() && !b.is_nan());
     let n = both().count() as f64;
@@ -38,8 +37,7 @@ pub fn correlation(a: &[f64], b: &[f64]) -> f64 {
     if aa > 0.0 && bb > 0.0 { (ab / (aa * bb).sqrt()).clamp(-1.0, 1.0) } else { 0.0 }
 }
 
-/// Returns Spearman's correlation, which is Pearson's correlation of the ranks, over the indices at
-/// which both variables have a value.
+/// Returns Spearman's correlation over the indices at which both variables have a value.
 pub fn spearman(a: &[f64], b: &[f64]) -> f64 {
     let keep = |x: &[f64]| -> Vec<f64> {
         let both = x.iter().zip(a.iter().zip(b)).filter(|(_, (a, b))| !a.is_nan() && !b.is_nan());
@@ -48,8 +46,8 @@ pub fn spearman(a: &[f64], b: &[f64]) -> f64 {
     correlation(&ranks(&keep(a)), &ranks(&keep(b)))
 }
 
-/// Counts the calls in each combination of a class of `classes` and a class of `of` (a number below
-/// `kinds`). Writes to `cells` a table with one row of `kinds` cells for each class of `classes`.
+/// Counts the calls in each combination of a class of `classes` and a class of `of` (below
+/// `kinds`). The table `cells` has one row of `kinds` cells for each class of `classes`.
 pub(super) fn cells(classes: &[u32], of: &[u8], kinds: usize, cells: &mut [u32]) {
     cells.fill(0);
     for (class, of) in classes.iter().zip(of) {
@@ -85,8 +83,8 @@ pub(super) fn information_of(cells: &[u32], kinds: usize) -> f64 {
 }
 
 /// Returns the mutual information of two classifications of the same calls, in nats. `excess` is
-/// smaller than `nats` by (rows − 1) (columns − 1) / 2n, the mean that n calls have with
-/// independent classifications (Miller, 1955). Calls with a class of `u32::MAX` are left out.
+/// smaller than `nats` by (rows − 1) (columns − 1) / 2n, the mean of independent classifications
+/// (Miller, 1955). Calls with a class of `u32::MAX` are left out.
 pub fn information(a: &[u32], b: &[u32]) -> Information {
     let mut counts: HashMap<(u32, u32), u32> = HashMap::new();
     for pair in a.iter().copied().zip(b.iter().copied()) {
@@ -128,25 +126,24 @@ pub fn information(a: &[u32], b: &[u32]) -> Information {
     }
 }
 
-/// The mutual information of two classifications of the same calls.
+/// What two classifications of the same calls share.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Information {
     /// The mutual information in nats, without a correction.
     pub nats: f64,
-    /// The mutual information minus the mean that independent classifications have.
+    /// `nats` minus the mean of independent classifications.
     pub excess: f64,
-    /// The smaller one of the two entropies. The mutual information cannot be larger.
+    /// The smaller one of the two entropies, which the mutual information cannot exceed.
     pub least_entropy: f64,
 }
 
-/// Returns the absolute correlation, from 0 to 1, of two normal variables that have this mutual
-/// information.
+/// Returns the absolute correlation of two normal variables that have this mutual information.
 pub(super) fn as_correlation(excess: f64) -> f64 {
     (1.0 - (-2.0 * excess.max(0.0)).exp()).max(0.0).sqrt()
 }
 
-/// Divides the values of a variable by their ranks into at most `most` classes of equal size. Equal
-/// values are in one class. `u32::MAX` stands for a missing value.
+/// Divides the values by their ranks into at most `most` classes of equal size. Equal values are in
+/// one class. `u32::MAX` stands for a missing value.
 pub(super) fn classes(ranks: &[f64], most: usize) -> Vec<u32> {
     let n = ranks.iter().filter(|rank| !rank.is_nan()).count() as f64;
     let class = |rank: &f64| match rank.is_nan() {
@@ -168,8 +165,7 @@ mod tests {
         assert_eq!(classes(&found, 2), [1, 0, 1, u32::MAX]);
     }
 
-    /// Two copies of a fair coin have a mutual information of ln 2. A table with equal counts in
-    /// all cells has 0.
+    /// Two copies of a fair coin have a mutual information of ln 2.
     #[test]
     fn information_by_hand() {
         let same = information(&[0, 0, 1, 1], &[5, 5, 9, 9]);

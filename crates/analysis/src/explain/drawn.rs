@@ -1,5 +1,5 @@
-//! Chooses a sample of the calls of ops. Whether a call is chosen depends only on the recorded
-//! calls, so the same profile always results in the same sample, with any number of worker threads.
+//! Chooses a sample of the calls of ops. The choice depends only on the recorded calls, so a
+//! profile has one sample, with any number of worker threads.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,12 @@ use crate::forest::{Mark, Marks, NO_ROW, Rows};
 use crate::table::Key;
 use crate::walk::{Adder, walk};
 
-/// The number that stands for a missing value of a counter.
 const MISSING: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    /// A pseudorandom number that is computed from the identity of the call. The sample consists of
-    /// the op's calls with the smallest numbers.
+    /// A pseudorandom number from the identity of the call. The sample consists of the op's calls
+    /// with the smallest numbers.
     lot: u64,
     /// The start of the call, in ticks.
     pub begin: u64,
@@ -29,7 +28,7 @@ pub(super) struct Call {
     pub location: u32,
     /// The workgroup's linear number, if known.
     pub workgroup: Option<u32>,
-    /// The index of the row that the call belongs to, among the rows of its op.
+    /// The index of the call's row among the rows of its op.
     pub row: u32,
     pub is_first: bool,
     pub is_moved: bool,
@@ -44,7 +43,6 @@ pub(super) struct Drawn {
     pub of: u64,
     pub calls: Vec<Call>,
     values: Vec<u64>,
-    /// The first call on each thread.
     first: HashMap<(u32, u32), Call>,
     /// Calls with a [`Call::lot`] above this limit are not part of the sample.
     limit: Option<u64>,
@@ -56,8 +54,7 @@ impl Drawn {
         self.values.get(call.values + counter).copied().filter(|value| *value != MISSING)
     }
 
-    /// Keeps the `most` calls with the smallest values of [`Call::lot`], and the first call of each
-    /// thread.
+    /// Keeps the `most` calls with the smallest [`Call::lot`], and the first calls.
     fn keep(&mut self, most: usize, counters: usize) {
         if self.calls.len() > most {
             self.calls.select_nth_unstable_by_key(most, |call| call.lot);
@@ -91,7 +88,6 @@ impl Drawn {
         }
     }
 
-    /// Adds the first calls to the sample and sorts it.
     fn finish(&mut self) {
         for (place, first) in std::mem::take(&mut self.first) {
             let is = |call: &&mut Call| {
@@ -107,8 +103,7 @@ impl Drawn {
     }
 }
 
-/// Chooses a sample of at most [`MOST_CALLS`] calls of each op, and adds the first call of each
-/// thread.
+/// Chooses at most [`MOST_CALLS`] calls of each op, and adds the first call of each thread.
 pub(super) fn draw(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -> Vec<Drawn> {
     let brackets = Brackets::new(profile, raw);
     let mut numbers = HashMap::new();

@@ -4,26 +4,23 @@ use super::What;
 use super::association::{information, ranks, spearman};
 use super::variable::{Values, Variable};
 
-/// A class is worth reporting in two cases: if the median duration of its calls is at least this
-/// many times the median of the other calls, or if its share of the slow calls is at least
-/// `MORE_SLOW` times its share of all calls.
+/// A class is worth reporting if the median duration of its calls is at least this many times that
+/// of the other calls, or if its share of the slow calls is at least `MORE_SLOW` times its share of
+/// all calls.
 const LARGER: f64 = 1.05;
 const MORE_SLOW: f64 = 1.5;
 /// Time off a CPU is worth reporting if it is at least this part of the slowest calls' time, and a
 /// larger part than in the other calls.
 const OFF_CPU: f64 = 0.1;
-/// An effect is reported first if it explains at least this part of the additional time of the
-/// slowest calls.
+/// An effect comes first if it explains at least this part of the slowest calls' additional time.
 const MOST: f64 = 0.5;
 
-/// The effect of a variable, with numbers about its size. Durations are in the unit of the
-/// durations that the caller passed in.
+/// The effect of a variable. Durations are in the unit of the durations that the caller passed in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effect {
     /// The effect of a numeric variable.
     Ordered {
-        /// The correlation of the variable's ranks with the durations, over the calls that have a
-        /// value.
+        /// The correlation of the variable's ranks with the durations.
         spearman: f64,
         /// The values of the variable in the slowest calls.
         slow: Level,
@@ -31,25 +28,22 @@ pub enum Effect {
     },
     /// The effect of the time off a CPU, which is a part of the durations.
     OffCpu {
-        /// The correlation of the ranks of the time off a CPU with the durations, over the calls
-        /// that have a value.
+        /// The correlation of the ranks of the time off a CPU with the durations.
         spearman: f64,
-        /// The time off a CPU in the slowest calls, in the unit of the durations.
+        /// The time off a CPU in the slowest calls.
         slow: Level,
         others: Level,
-        /// The mean duration of the slowest calls, and the mean duration of the other calls. Only
-        /// calls whose time off a CPU is known are included.
+        /// The mean durations of the slowest and of the other calls whose time off a CPU is known.
         means: [f64; 2],
         /// The time off a CPU in the slowest calls, as a part of their time, from 0 to 1.
         share: f64,
         /// The time off a CPU in the other calls, as a part of their time.
         of_others: f64,
-        /// The part of the slowest calls' additional time that is additional time off a CPU. Both
-        /// are compared with the mean of the other calls.
+        /// The part of the slowest calls' additional time that is time off a CPU. Additional to the
+        /// mean of the other calls.
         of_excess: f64,
     },
-    /// The effect of a class. Of all classes of the variable, the one whose calls differ most is
-    /// chosen.
+    /// The effect of the class whose calls differ most.
     Class {
         class: u32,
         /// The median duration of the calls in the class.
@@ -60,8 +54,7 @@ pub enum Effect {
         share: f64,
         /// The part of the slowest calls that are in the class, from 0 to 1.
         of_slow: f64,
-        /// The mutual information of the variable and the durations, in nats. The durations are
-        /// divided into 16 classes for this.
+        /// The mutual information of the variable and of 16 classes of durations, in nats.
         information: f64,
     },
     /// The effect of being a first call. `median` is the median duration of first calls.
@@ -69,13 +62,12 @@ pub enum Effect {
         /// Number of first calls.
         calls: usize,
         median: f64,
-        /// The median duration of the calls that are not first calls.
+        /// The median duration of the other calls.
         others: f64,
         /// Number of first calls that are among the slowest calls.
         of_slow: usize,
     },
-    /// The effect of the time in the run. The calls are divided into tenths, in the order in which
-    /// they began.
+    /// The effect of the time in the run, whose calls are divided into tenths by their begin.
     Time {
         /// The correlation of the order of the calls with their durations.
         spearman: f64,
@@ -112,7 +104,7 @@ impl Level {
 
 impl Effect {
     /// Whether the effect is large enough to be reported. The median of first calls must be
-    /// `first_times` times the median of the others.
+    /// `first_times` times that of the others.
     pub(super) fn is_worth_saying(&self, first_times: f64) -> bool {
         match self {
             Self::First { median, others, .. } => *median >= first_times * others,
@@ -125,14 +117,13 @@ impl Effect {
         }
     }
 
-    /// Whether the effect explains most of the additional time of the slow calls. Only time off a
-    /// CPU can.
+    /// Whether the effect explains most of the additional time of the slow calls.
     pub(super) fn is_most(&self) -> bool {
         matches!(self, Self::OffCpu { of_excess, .. } if *of_excess >= MOST)
     }
 }
 
-/// Returns the median. For an even number of values, this is the mean of the two middle values.
+/// Returns the median; for an even number of values, the mean of the two middle ones.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     let (n, half) = (values.len(), values.len() / 2);
     if n == 0 {
@@ -146,8 +137,7 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-/// Returns the effect of a variable on the durations of calls. `is_slow` is true for the slowest
-/// calls.
+/// `is_slow` is true for the slowest calls.
 pub(super) fn effect_of(variable: &Variable, durations: &[f64], is_slow: &[bool]) -> Effect {
     match &variable.values {
         Values::Ordered(values) if variable.what == What::OffCpu => {
@@ -189,7 +179,7 @@ pub(super) fn effect_of(variable: &Variable, durations: &[f64], is_slow: &[bool]
     }
 }
 
-/// Returns the effect of the time off a CPU, over the calls for which that time is known.
+/// Considers the calls for which the time off a CPU is known.
 fn off_cpu(values: &[f64], durations: &[f64], is_slow: &[bool]) -> Effect {
     let those = |slow: bool| -> (Level, f64, f64) {
         let all = values.iter().zip(durations).zip(is_slow);
@@ -211,8 +201,8 @@ fn off_cpu(values: &[f64], durations: &[f64], is_slow: &[bool]) -> Effect {
     Effect::OffCpu { spearman, slow, others, means, share, of_others, of_excess }
 }
 
-/// Returns the effect of one class. It is the class whose mean rank of durations is farthest from
-/// the middle, weighted by the class's number of calls.
+/// Returns the effect of the class whose mean rank of durations is farthest from the middle,
+/// weighted by its number of calls.
 fn of_class(classes: &[u32], durations: &[f64], is_slow: &[bool]) -> Effect {
     let ranks = ranks(durations);
     let middle = (durations.len() as f64 + 1.0) / 2.0;

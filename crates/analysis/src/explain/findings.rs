@@ -7,17 +7,16 @@
 //!                                                                         same calls ─► one finding
 //! ```
 //!
-//! **Strength.** For an ordered variable, two strengths are computed: Spearman's correlation with
-//! the durations, and the correlation of the variable's ranks with being among the slowest 5 %,
-//! which finds rare effects. For classes, the strength is the mutual information with the duration
-//! in six classes, of which the last two are the slowest tenth. A variable that is weaker than
-//! [`CORRELATION`], [`TAIL`] or [`INFORMATION`] is not reported, however certain the association
-//! is.
+//! **Strength.** An ordered variable has two strengths: Spearman's correlation with the durations,
+//! and the correlation of the variable's ranks with being among the slowest 5 %, which finds rare
+//! effects. For classes, the strength is the mutual information with the duration in six classes,
+//! of which the last two are the slowest tenth. A variable that is weaker than [`CORRELATION`],
+//! [`TAIL`] or [`INFORMATION`] is not reported, however certain the association is.
 //!
-//! **Chance.** A variable is reported only if none of many other orders of the durations
-//! (`permuted`) results in a strength as large. The number of orders is chosen so that the
-//! probability that any variable is reported by chance is at most `LEVEL` (Bonferroni over all
-//! strengths that were tested).
+//! **Chance.** A variable is reported if none of many other orders of the durations (`permuted`)
+//! results in a strength as large. The number of orders is chosen so that the probability that any
+//! variable is reported by chance is at most `LEVEL` (Bonferroni over all strengths that were
+//! tested).
 //!
 //! **Drift.** If durations change with the time in the run, they are associated with every variable
 //! that changed over the run. So if they drift, the strengths of all variables but the time are
@@ -44,28 +43,26 @@ pub const LEAST_CALLS: usize = 50;
 pub const CORRELATION: f64 = 0.1;
 /// The smallest correlation with being among the slowest calls that is reported.
 pub const TAIL: f64 = 0.15;
-/// The smallest mutual information that is reported, expressed as the correlation of two normal
-/// variables that have it.
+/// The smallest mutual information that is reported, as the correlation of two normal variables
+/// that have it.
 pub const INFORMATION: f64 = 0.1;
 /// The part of the calls that count as the slowest.
 pub const SLOWEST: f64 = 0.05;
 /// If the slowest calls take less than this times the median, there is nothing to explain.
 pub const EVEN: f64 = 1.05;
-/// First calls are reported if their median is at least this many times the median of the other
-/// calls.
+/// First calls are reported if their median is at least this many times that of the other calls.
 const FIRST_TIMES: f64 = 1.5;
 /// The run is divided into this many parts to remove a drift.
 const TIMES: usize = 16;
-/// The limits between the classes of durations: a duration's rank, as a part of the number of
-/// calls.
+/// The limits between the classes of durations: ranks as a part of the number of calls.
 const ENDS: [f64; 5] = [0.25, 0.5, 0.75, 0.9, 0.95];
 const KINDS: usize = ENDS.len() + 1;
 /// Two variables count as the same if the correlation of their ranks is at least this, or if their
 /// mutual information is at least `SAME_CLASSES` of the smaller entropy.
 const SAME_RANKS: f64 = 0.9;
 const SAME_CLASSES: f64 = 0.8;
-/// If two variables count as the same, the one with fewer classes is reported if its strength is at
-/// least this part of the other's strength.
+/// Of two variables that count as the same, the one with fewer classes is reported if its strength
+/// is at least this part of the other's.
 const SIMPLER: f64 = 0.9;
 
 /// The variables that are associated with the durations of some calls.
@@ -73,12 +70,11 @@ const SIMPLER: f64 = 0.9;
 pub struct Answer {
     /// The reason why there are no findings. `None` if variables were analysed.
     pub silent: Option<Silent>,
-    /// Whether the durations drift. If they do, the drift was removed from the durations before the
-    /// other variables were analysed.
+    /// Whether the durations drift. The drift was removed before the other variables were analysed.
     pub drifts: bool,
     pub slow: Slow,
-    /// The reported variables, the strongest first. A finding that explains most of the additional
-    /// time of slow calls comes before all others.
+    /// The reported variables, the strongest first. A finding that explains most of the slow calls'
+    /// additional time comes before the others.
     pub findings: Vec<Finding>,
 }
 
@@ -112,18 +108,16 @@ pub struct Slow {
 #[derive(Clone, Debug)]
 pub struct Finding {
     pub what: What,
-    /// The largest strength, from 0 to 1 (see the module documentation), of the variable or, if
-    /// that is slightly stronger, of the one in `same` that it replaced.
+    /// The largest strength, from 0 to 1, of the variable or of the one in `same` that it replaced.
     pub strength: f64,
     pub effect: Effect,
     /// Variables that cannot be distinguished from this one in these calls.
     pub same: Vec<(What, Effect)>,
 }
 
-/// A strength that is compared with chance.
 enum Strength {
     /// The sum of the products of a variable with the ranks of the durations or, if `is_tail`, with
-    /// being slow. `found` is the sum for the recorded order of the durations.
+    /// being slow. `found` is the sum for the recorded order.
     Dot {
         x: Vec<f32>,
         is_tail: bool,
@@ -142,7 +136,6 @@ enum Strength {
     },
 }
 
-/// The durations in the forms that are needed to compute strengths.
 struct Durations {
     /// Ranks, shifted so that their mean is 0.
     ranks: Vec<f32>,
@@ -163,7 +156,6 @@ impl Durations {
         }
     }
 
-    /// Returns the blocks of calls whose durations are moved together: see [`Blocks::new`].
     fn blocks(&self) -> Option<Blocks> {
         let from_middle: Vec<f32> = self.ranks.iter().map(|rank| rank.abs()).collect();
         Blocks::new(&[&self.ranks, &from_middle, &self.is_slow])
@@ -171,7 +163,7 @@ impl Durations {
 
     /// Returns the blocks for testing whether durations change with the time in the run. A drift
     /// would make all calls look similar, so a straight line is subtracted from each quarter of the
-    /// run first. With shorter parts, the similarity of neighbours would be subtracted, too.
+    /// run. With shorter parts, the similarity of neighbours would be subtracted, too.
     fn blocks_for_time(&self) -> Option<Blocks> {
         let quarter = self.ranks.len().div_ceil(4).max(2);
         let level = |values: &[f32]| -> Vec<f32> {
@@ -184,7 +176,7 @@ impl Durations {
         Blocks::for_time(&[&ranks, &from_middle, &is_slow], &[&ranks, &level_from_middle, &is_slow])
     }
 
-    /// Computes the ranks of the calls within each sixteenth of the run, which removes a drift.
+    /// Computes the ranks within each sixteenth of the run, which removes a drift.
     fn without_drift(durations: &[f64]) -> Self {
         let mut all = Self { ranks: Vec::new(), is_slow: Vec::new(), kinds: Vec::new() };
         for part in durations.chunks(durations.len().div_ceil(TIMES).max(1)) {
@@ -197,7 +189,7 @@ impl Durations {
     }
 }
 
-/// Subtracts from the values the straight line that fits them best.
+/// Subtracts the straight line that fits the values best.
 fn without_line(values: &[f32]) -> Vec<f32> {
     let n = values.len() as f64;
     let middle = (n - 1.0) / 2.0;
@@ -210,9 +202,9 @@ fn without_line(values: &[f32]) -> Vec<f32> {
     from_middle().map(|(value, at)| (value - mean - slope * at) as f32).collect()
 }
 
-/// Marks the slowest 5 % of the calls. The shortest duration among them may also occur in other
-/// calls. Then either all calls with this duration are marked or none of them: all, if that marks
-/// at most 20 % of all calls, or at most half of them if no call is slower.
+/// Marks the slowest 5 % of the calls. If the shortest duration among them also occurs in other
+/// calls, either all calls with this duration are marked or none of them. All are marked if that
+/// marks at most 20 % of all calls, or at most half of them if no call is slower.
 pub(super) fn slowest(values: &[f64]) -> Vec<bool> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -226,12 +218,11 @@ pub(super) fn slowest(values: &[f64]) -> Vec<bool> {
     values.iter().map(|value| if is_few { *value >= end } else { *value > end }).collect()
 }
 
-/// Finds the variables that are associated with the durations of calls. The calls must be in the
-/// order in which they began. `workers` is the number of threads; the answer does not depend on it.
+/// Finds the variables that are associated with the durations of calls, which must be in the order
+/// in which they began. The answer does not depend on the number of `workers`.
 ///
 /// Cost: at most 50 × (number of strengths) orders for the time, and as many for the other
-/// variables. In each order, every strength that is large enough to be reported, and that no
-/// earlier order reached, is computed again.
+/// variables. An order computes the strengths again that no earlier order reached.
 pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> Answer {
     let slow = Slow::new(durations);
     let why = match slow.calls {
@@ -250,8 +241,7 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
     let level = Durations::without_drift(durations);
     let time = variables.iter().find(|one| matches!(one.values, Values::Time));
     let of_time = time.map_or_else(Vec::new, |time| strengths(&time.values, &recorded));
-    // `blocks_for_time` computes the blocks from durations without the drift, because a drift makes
-    // all neighbours look similar.
+    // A drift makes all neighbours look similar, so these blocks come from durations without it.
     let drifts = recorded.blocks_for_time().is_some_and(|blocks| {
         survive(&of_time, &recorded, blocks, orders, workers).contains(&true)
     });
@@ -277,8 +267,7 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
             found.push((*variable, strong));
         }
     }
-    // A variable that explains most of the additional time of slow calls comes first, whatever its
-    // strength.
+    // A variable that explains most of the slow calls' additional time comes first.
     let is_most = |one: &Variable| effect(one).is_most();
     found.sort_by(|a, b| is_most(b.0).cmp(&is_most(a.0)).then(b.1.total_cmp(&a.1)));
     let mut groups: Vec<(&Variable, f64, Vec<&Variable>)> = Vec::new();
@@ -346,7 +335,6 @@ impl Slow {
 }
 
 impl Values {
-    /// Returns how many strengths are computed for the variable.
     fn strengths(&self) -> usize {
         match self {
             Self::Ordered(_) | Self::Time => 2,
@@ -362,7 +350,7 @@ impl Values {
         }
     }
 
-    /// Returns the ranks of the calls, or `None` if the variable has no order.
+    /// `None` if the variable has no order.
     fn ranks(&self, calls: usize) -> Option<Vec<f64>> {
         match self {
             Self::Ordered(values) => Some(ranks(values)),
@@ -380,7 +368,6 @@ impl Values {
     }
 }
 
-/// Returns the strengths of a variable that are large enough to be reported.
 fn strengths(values: &Values, durations: &Durations) -> Vec<Strength> {
     let calls = durations.ranks.len();
     let mut all = Vec::new();
@@ -433,8 +420,7 @@ fn sum_of(places: &[u32], ranks: &[f32]) -> f64 {
     places.iter().map(|at| f64::from(ranks[*at as usize])).sum()
 }
 
-/// Whether the order `pieces` moves only calls from positions in `places` to the positions in
-/// `places`. `places` is ascending.
+/// Whether the order `pieces` moves only calls from `places` to `places`. `places` is ascending.
 fn stay(places: &[u32], pieces: &[(usize, usize)]) -> bool {
     let calls = pieces.iter().flat_map(|(from, to)| *from..*to);
     let is_one = |at: usize| places.binary_search(&(at as u32)).is_ok();
@@ -466,7 +452,7 @@ fn strongest(all: &[Strength]) -> f64 {
     all.iter().map(size).fold(0.0, f64::max)
 }
 
-/// Marks the strengths that are not reached in any of `orders` random orders.
+/// Marks the strengths that none of `orders` random orders reaches.
 fn survive(
     all: &[Strength],
     durations: &Durations,
@@ -503,12 +489,11 @@ fn survive(
                     }
                     // If the order moves the first calls to their own positions again, the result
                     // is the recorded one and not chance. With blocks, that happens in about one of
-                    // n orders, where n is the number of calls.
+                    // n orders of n calls.
                     Strength::First { places, .. } if stay(places, &order) => continue,
                     Strength::First { places, found } => (sum_of(places, &ranks), *found),
                 };
-                // If the same terms are added in another order, the last digits of the sum can
-                // differ.
+                // In another order, the same terms can add up to a slightly different sum.
                 if chance >= found * (1.0 - 1e-6) {
                     alive.store(false, Ordering::Relaxed);
                 }
@@ -521,15 +506,14 @@ fn survive(
     alive.into_iter().map(AtomicBool::into_inner).collect()
 }
 
-/// Returns the sum of the products, which is built from partial sums to keep the precision.
+/// Returns the sum of the products. Partial sums keep the precision.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     let part = |(a, b): (&[f32], &[f32])| {
         let mut lanes = [0f32; 16];
         let (whole_a, rest_a) = a.as_chunks::<16>();
         let (whole_b, rest_b) = b.as_chunks::<16>();
         for (a, b) in whole_a.iter().zip(whole_b) {
-            // This uses an index, because a build without optimisation would not remove an
-            // iterator.
+            // An index, because a build without optimisation would not remove an iterator.
             let mut at = 0;
             while at < 16 {
                 lanes[at] += a[at] * b[at];

@@ -1,6 +1,6 @@
-//! Counts the calls that were running on other threads when the calls of an op began. Only the
-//! start of a call is considered and not its whole duration, because a longer call has more
-//! neighbours merely because it is longer.
+//! Counts the calls that were running on other threads when the calls of an op began. The whole
+//! duration of a call is not considered, because a longer call has more neighbours merely because
+//! it is longer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,8 +10,7 @@ use profile::{Columns, PageDecoder, PageKey, Profile, on_threads};
 use super::drawn::Call;
 use crate::table::Key;
 
-/// The result contains at most this many ops: those that were running on other threads at the start
-/// of the most calls.
+/// The result contains at most this many ops: those with the most neighbours.
 const OPS: usize = 6;
 /// While neighbours are counted, at most this many ops are kept: those that are found first.
 const MOST_OPS: usize = 256;
@@ -24,19 +23,17 @@ pub(super) struct Meanwhile {
     pub ops: Vec<(Key, Vec<u16>)>,
 }
 
-/// The most memory, in bytes, for the counts of neighbours. If the counts for all ops need more,
-/// the pages are read several times, each time for some of the ops.
+/// The memory, in bytes, for the counts of neighbours. If the counts for all ops need more, the
+/// pages are read several times, each time for some of the ops.
 const MEMORY: usize = 256 << 20;
 
-/// The neighbours of one op's calls that one worker has found.
 struct Found {
     threads: Vec<u16>,
     ops: BTreeMap<Key, Vec<u16>>,
     /// For each call, the last thread that was counted in `threads`, so that nested calls of a
-    /// thread are counted only once.
+    /// thread count once.
     seen: Vec<u32>,
-    /// Where the search starts for the calls that began during a call of another thread: the index
-    /// at which the previous search started.
+    /// The index at which the previous search for calls started.
     at: usize,
 }
 
@@ -59,9 +56,7 @@ impl Found {
 }
 
 /// Finds the calls that were running on other threads when the calls of each of these ops began.
-/// The calls of each op must be sorted by start. Reads all pages of the processes of these calls,
-/// except for processes with only one thread. Reads these pages several times if the counts for all
-/// ops need too much memory.
+/// The calls of each op must be sorted by start.
 pub(super) fn meanwhile(profile: &Profile, ops: &[&[Call]], workers: usize) -> Vec<Meanwhile> {
     let each = 4 + 2 * profile.ops.all().len().min(MOST_OPS);
     let mut all = Vec::new();
@@ -113,7 +108,6 @@ fn at_once(profile: &Profile, ops: &[&[Call]], workers: usize) -> Vec<Meanwhile>
     all.into_iter().zip(ops).map(|(found, calls)| together(found, calls.len())).collect()
 }
 
-/// Counts the calls of a page as neighbours of the calls of an op.
 fn beside(profile: &Profile, columns: &Columns, calls: &[Call], begins: &[u64], found: &mut Found) {
     let (process, thread) = (columns.process as u32, columns.thread as u32);
     let mut keys: HashMap<u32, Key> = HashMap::new();
@@ -144,7 +138,6 @@ fn beside(profile: &Profile, columns: &Columns, calls: &[Call], begins: &[u64], 
     }
 }
 
-/// Adds up the neighbours that the workers have found for the calls of one op.
 fn together(found: Vec<Found>, calls: usize) -> Meanwhile {
     let mut all = Found::new(calls);
     let add = |to: &mut Vec<u16>, of: &[u16]| {

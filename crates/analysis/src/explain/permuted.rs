@@ -1,26 +1,26 @@
-//! Simulates chance: puts the calls' durations into another order, while all other variables keep
-//! their order.
+//! Simulates chance: puts the calls' durations into another order, while other variables keep
+//! theirs.
 //!
-//! Neighbouring calls are similar (because of a busy machine, a frequency, a cache), so the
-//! durations are not moved one by one. They are cut into blocks of random lengths, which are much
-//! longer than the distance over which neighbours are similar. Then the blocks are exchanged. So
-//! durations keep their relation to neighbouring durations, and lose their relation to all other
-//! variables. Because the lengths are random, they also lose it to variables that repeat
-//! periodically (such as a workgroup or a thread).
+//! Neighbouring calls are similar (because of a busy machine, a frequency, a cache), so durations
+//! are not moved one by one. They are cut into blocks of random lengths, much longer than the
+//! distance over which neighbours are similar, and the blocks are exchanged. So durations keep
+//! their relation to neighbouring durations, and lose their relation to other variables. Because
+//! the lengths are random, this includes variables that repeat periodically (such as a workgroup or
+//! a thread).
 //!
-//! **The length.** τ is the factor by which the variance of a mean of neighbours is larger than it
-//! would be if they were independent. It is the largest value of B·Var(means of B)/Var for B = 1,
-//! 2, 4, … up to a twentieth of the calls. It is computed for the ranks of the durations, for the
-//! distances of the ranks from the middle, and for being slow; the largest value is used. A block
-//! has 4 (τ − 1) calls on average. If this results in fewer than 16 blocks, nothing is tested. If
-//! the similarity of neighbours decays exponentially, blocks of this length miss at most an eighth
-//! of the variance of chance.
+//! **The length.** τ is the factor by which the variance of a mean of neighbours is larger than if
+//! they were independent. It is the largest value of B·Var(means of B)/Var for B = 1, 2, 4, … up to
+//! a twentieth of the calls. It is computed for the ranks of the durations, for the distances of
+//! the ranks from the middle, and for being slow; the largest value is used. A block has 4 (τ − 1)
+//! calls on average. If this results in fewer than 16 blocks, nothing is tested. If the similarity
+//! of neighbours decays exponentially, blocks of this length miss at most an eighth of the variance
+//! of chance.
 //!
 //! **The time in the run** changes more slowly than any other variable, so the length of the blocks
 //! matters most when it is tested. If calls are similar over a long time, but most of their
-//! variation is chance, then τ is small although the similarity reaches far. So a block has
-//! 8 (τ − 1) calls on average, and is at least twice as long as the smallest B for which τ − 1 is
-//! mostly reached. For this, τ is assumed to be one standard deviation smaller than estimated.
+//! variation is chance, then τ is small although the similarity reaches far. So a block has 8 (τ −
+//! 1) calls on average, and is at least twice as long as the smallest B for which τ − 1 is mostly
+//! reached. For this, τ is assumed to be one standard deviation smaller than estimated.
 
 use crate::diff::flips::split_mix;
 
@@ -32,13 +32,11 @@ const LEAST_MEANS: usize = 20;
 const TIMES_TAU: f64 = 4.0;
 /// The length of a block as a multiple of [`reach`].
 const TIMES_REACH: usize = 2;
-/// A number of neighbours whose mean shows this part of τ − 1 counts as showing most of it.
+/// A number of neighbours whose mean shows this part of τ − 1 shows most of it.
 const MOST_OF_TAU: f64 = 0.75;
-/// Blocks are made long enough that there are at most this many, because a few long blocks can be
-/// moved faster.
+/// Blocks are made so long that there are at most this many: fewer blocks can be moved faster.
 const MANY_BLOCKS: usize = 500;
 
-/// The blocks that are exchanged to put durations into another order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocks {
     calls: usize,
@@ -47,15 +45,15 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Computes the blocks for calls with these values, in the order of the calls. `None` if
-    /// neighbours are so similar that there would be too few blocks.
+    /// Computes the blocks for calls with these values, in order. `None` if neighbours are so
+    /// similar that there would be too few blocks.
     pub fn new(series: &[&[f32]]) -> Option<Self> {
         Self::longer_than(0, TIMES_TAU, series)
     }
 
-    /// Computes the blocks for testing the time in the run. They are twice as long as
-    /// [`Blocks::new`] makes them, and at least [`TIMES_REACH`] times as long as the largest
-    /// [`reach`] of a series in `level`.
+    /// Computes the blocks for testing the time in the run. They are twice as long as those of
+    /// [`Blocks::new`], and at least [`TIMES_REACH`] times as long as the largest [`reach`] in
+    /// `level`.
     pub fn for_time(series: &[&[f32]], level: &[&[f32]]) -> Option<Self> {
         let reach = level.iter().map(|one| reach(one)).max().unwrap_or(0);
         Self::longer_than(TIMES_REACH * reach, 2.0 * TIMES_TAU, series)
@@ -69,8 +67,8 @@ impl Blocks {
         (length * LEAST_BLOCKS <= calls).then_some(Self { calls, length })
     }
 
-    /// Computes another order of the calls, which depends on `seed`, and stores it as pieces (from,
-    /// to) of calls that stay together. Pieces can be copied faster than single calls.
+    /// Computes another order of the calls, as pieces (from, to) of calls that stay together.
+    /// Pieces can be copied faster than single calls.
     pub fn order(&self, seed: u64, pieces: &mut Vec<(usize, usize)>) {
         let mut state = seed ^ 0x6578_706c_6169_6e00;
         let mut below = |n: usize| ((u128::from(split_mix(&mut state)) * n as u128) >> 64) as usize;
@@ -114,18 +112,16 @@ pub(super) fn moved<T: Copy>(of: &[T], pieces: &[(usize, usize)], to: &mut Vec<T
     pieces.iter().for_each(|(from, end)| to.extend_from_slice(&of[*from..*end]));
 }
 
-/// Returns the factor by which the variance of a mean of neighbours is larger than it would be if
-/// they were independent. It is at least 1.
+/// Returns τ, which is at least 1.
 fn tau(values: &[f32]) -> f64 {
     taus(values).iter().fold(1.0, |most, (_, tau)| most.max(*tau))
 }
 
-/// Returns the smallest number of neighbours whose mean shows most of τ. Returns 0 if τ may be
-/// chance.
+/// Returns the smallest number of neighbours whose mean shows most of τ; 0 if τ may be chance.
 fn reach(values: &[f32]) -> usize {
     let taus = taus(values);
-    // The second factor is one minus the relative standard error that the variance of so few means
-    // has, if the means are normally distributed.
+    // The second factor is one minus the relative standard error of the variance of so few means,
+    // if these are normally distributed.
     let at_least = |(batch, tau): &(usize, f64)| {
         tau * (1.0 - (2.0 * *batch as f64 / values.len() as f64).sqrt())
     };
@@ -134,8 +130,7 @@ fn reach(values: &[f32]) -> usize {
     if most == 1.0 { 0 } else { taus.iter().find(shows_most).map_or(0, |(batch, _)| *batch) }
 }
 
-/// Returns pairs of a number of neighbours, and the factor by which the variance of the mean of
-/// this many neighbours is larger than it would be if they were independent.
+/// Returns pairs of a number of neighbours and the τ of their mean.
 fn taus(values: &[f32]) -> Vec<(usize, f64)> {
     let n = values.len();
     let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / n.max(1) as f64;
@@ -173,8 +168,8 @@ mod tests {
         }
     }
 
-    /// In runs of 8 equal values, the variance of a mean of 8 values is the variance of one value.
-    /// If the values were independent, it would be an eighth of that.
+    /// In runs of 8 equal values, the variance of a mean of 8 is that of one value. Independent
+    /// values would have an eighth of it.
     #[test]
     fn tau_of_runs() {
         let mut state = 5;
@@ -196,7 +191,7 @@ mod tests {
             .collect();
         assert!((2.0..8.0).contains(&tau(&mixed)), "{}", tau(&mixed));
         assert!((32..=512).contains(&reach(&mixed)), "{}", reach(&mixed));
-        // The reach stays small even if the variance of few means is large by chance.
+        // The variance of few means can be large by chance.
         assert!(reach(&alone) <= 8, "{}", reach(&alone));
         let walk = (0..2_000).scan(0.0, |sum, _| {
             *sum += coin() - 499.5;

@@ -40,7 +40,7 @@ pub struct Ahead<'a> {
 
 impl<'a> Ahead<'a> {
     /// Returns the page if it is the next one that the other thread decodes. `used` is a decoder
-    /// that the other thread may use again.
+    /// that this thread may use again.
     fn take(
         &mut self,
         key: PageKey,
@@ -63,7 +63,7 @@ impl<'a> Decoded<'a> {
         Self { profile, most, pages: Vec::new(), ahead: None }
     }
 
-    /// From now on, another thread decodes pages. Those that are still here would not be taken from
+    /// From now on, another thread decodes pages. Pages that are still here would not be taken from
     /// it, and it would wait forever with the first of them.
     pub fn begin_ahead(&mut self, ahead: Ahead<'a>) {
         self.pages.clear();

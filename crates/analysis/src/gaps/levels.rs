@@ -1,5 +1,5 @@
-//! Computes levels of calls for each thread. The level of a call is how deep it is inside of other
-//! calls. For each level, the time in its calls and the time between them is computed.
+//! Computes levels of calls for each thread: how deep a call is inside of other calls. Each level
+//! has the time in its calls and the time between them.
 //!
 //! ```text
 //!  level 0   ├──────── step ────────┤      ├──────── step ────────┤
@@ -9,12 +9,10 @@
 //!
 //! The time between the calls of level 0 is all time in which the thread is in no call. The time
 //! between the calls of a deeper level is the own time of those calls of the level above that have
-//! calls inside: the time before, between and after the calls inside. So a level's time in calls
-//! and its time between calls add up to the time of the calls around it. The time that the recorder
-//! added is subtracted, as in a report, unless the values are raw.
+//! calls inside. So a level's time in calls and its time between calls add up to the time of the
+//! calls around it. The time that the recorder added is subtracted, unless the values are raw.
 //!
-//! The levels are computed in the same pass over the pages as the gaps. Memory: about 150 bytes for
-//! each op on each level of each thread, in each worker.
+//! Memory: about 150 bytes for each op on each level of each thread, in each worker.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,8 +23,7 @@ use crate::amounts::{Brackets, Mark, parts, ticks};
 use crate::table::Key;
 use crate::threads::{ThreadTime, threads_of_program};
 
-/// All calls with at least this many calls around them count as calls of one level, the deepest
-/// one.
+/// Calls with at least this many calls around them count as calls of one level.
 const DEEPEST: usize = 100;
 
 /// The calls of one level on one thread. Times are in ns.
@@ -39,23 +36,20 @@ pub struct Level {
     pub calls: u64,
     /// The time in the calls of this level, including the calls inside of them.
     pub in_calls_ns: f64,
-    /// The time between the calls of this level, and before and after them, within the calls around
-    /// them.
+    /// The time before, between and after the calls of this level, within the calls around them.
     pub between_ns: f64,
     /// The op with the most time in calls of this level.
     pub most: Key,
 }
 
 impl Level {
-    /// Returns the part of the time of the calls around these calls that is between these calls,
-    /// from 0 to 1.
+    /// Returns `between_ns` as a part of the time of the calls around these calls, from 0 to 1.
     pub fn share(&self) -> Option<f64> {
         let all = self.between_ns + self.in_calls_ns;
         (all > 0.0).then(|| self.between_ns / all)
     }
 }
 
-/// The calls of one op on one level of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct At {
     thread: (usize, usize),
@@ -74,7 +68,6 @@ struct Sum {
     then: usize,
 }
 
-/// A call that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     pub op: Place,
@@ -87,7 +80,6 @@ pub(crate) struct Ended {
     pub has_inside: bool,
 }
 
-/// The sums over the calls that were added so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LevelSums {
     sums: Vec<(At, Sum)>,
@@ -120,8 +112,8 @@ impl LevelSums {
         let level = call.depth.min(DEEPEST) as u32;
         let sum = self.sum(At { thread, level, op: call.op });
         sum.calls += 1;
-        // The time of a deeper call is included in that of a call around it, which counts as a call
-        // of the same level.
+        // The time of a deeper call is included in that of a call around it, which is on the same
+        // level.
         if call.depth <= DEEPEST {
             sum.total += u128::from(call.duration.saturating_sub(call.mark.taken));
         }
@@ -151,8 +143,8 @@ impl LevelSums {
         }
     }
 
-    /// Returns the levels of each thread of the program that has calls inside of calls. The threads
-    /// are in the order of `threads`, and the levels of a thread begin with the outermost one.
+    /// Returns the levels of each thread of the program that has calls inside of calls, in the
+    /// order of `threads`. The levels of a thread begin with the outermost one.
     pub fn finish(self, profile: &Profile, threads: &[ThreadTime]) -> Vec<Level> {
         let ns = |parts: u128| ticks(parts) * profile.timeline.ns_per_tick();
         // For each thread and level, the sums over all calls, and the time of each op.
@@ -198,10 +190,8 @@ mod tests {
     use super::*;
     use crate::summary::{Options, summarize};
 
-    /// There are two calls of `step` that take 100 ticks, with 50 ticks between them. Each contains
-    /// a call of `mm` that takes 30, and a call of `conv` that takes 40; the latter contains a call
-    /// of `k` that takes 10. `alone` and a third `step` of 15 have no calls inside, so no part of
-    /// their time is between calls.
+    /// Each `step` contains a call of `mm`, and one of `conv`, which contains a call of `k`.
+    /// `alone` and a third `step` have no calls inside, so no part of their time is between calls.
     #[test]
     fn levels_on_paper() {
         let mut script = ProfileScript::monotonic();
@@ -232,8 +222,7 @@ mod tests {
         };
         assert_eq!(found.iter().map(name).collect::<Vec<_>>(), ["step", "conv", "k"]);
     }
-    /// 150 calls are inside of each other. The innermost 49 count as calls of the same level as the
-    /// 101st call. The self time of each call is 2, except for the innermost call, where it is 10.
+    /// The innermost 49 of 150 calls count as calls of the level of the 101st call.
     #[test]
     fn calls_beyond_the_deepest_level_are_on_it() {
         let mut script = ProfileScript::monotonic();

@@ -4,16 +4,15 @@ use std::sync::OnceLock;
 
 /// The two-sided 95 % quantile of the normal distribution.
 const NORMAL: f64 = 1.959_963_984_540_054;
-/// For fewer degrees of freedom than this, the quantile is found by bisection. Otherwise it is
-/// computed from a series, whose error is then below 2e-9.
+/// For fewer degrees of freedom than this, the quantile is found by bisection. Otherwise a series
+/// has an error below 2e-9.
 const EXPANDED: usize = 200;
 
 /// Returns half the width of a 95 % interval in standard errors, for this many degrees of freedom.
 /// Fewer than 1 count as 1, and a fraction is rounded down.
 pub fn t95(freedom: f64) -> f64 {
     static SOLVED: OnceLock<Vec<f64>> = OnceLock::new();
-    // The caller may have computed a whole number of degrees of freedom, which is then slightly too
-    // small because of rounding errors.
+    // Rounding errors may have made a whole number of degrees of freedom slightly too small.
     let freedom = if freedom >= 1.0 { (freedom + 1e-6).floor() } else { 1.0 };
     if freedom >= EXPANDED as f64 {
         return expanded(freedom);
@@ -32,8 +31,7 @@ fn expanded(freedom: f64) -> f64 {
         + (3.0 * odd(7) + 19.0 * odd(5) + 17.0 * odd(3) - 15.0 * z) / (384.0 * n * n * n)
 }
 
-/// Finds the quantile by bisection, which works because the probability of a value between −t and t
-/// rises with t.
+/// Finds the quantile by bisection: the probability of a value between −t and t rises with t.
 fn solved(freedom: usize) -> f64 {
     let (mut low, mut high) = (1.0, 16.0);
     for _ in 0..60 {
@@ -70,8 +68,7 @@ fn within(t: f64, freedom: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// The values are from the tables of Abramowitz and Stegun (26.10) and of NIST's handbook
-    /// (1.3.6.7.2).
+    /// From the tables of Abramowitz and Stegun (26.10) and of NIST's handbook (1.3.6.7.2).
     #[test]
     fn as_in_the_tables() {
         for (freedom, quantile) in [

@@ -1,9 +1,9 @@
-//! Finds the IREE dispatches that contain loops. For a function of an instrumented executable,
-//! these are the recorded calls of the export that has the function's name.
+//! Finds the IREE dispatches that contain loops: the recorded calls of the export that has the name
+//! of an instrumented function.
 //!
 //! A module in an executable names the exports of its library by their ids
-//! ([`LoopModule::export`](profile::loops::LoopModule::export)). So the calls of a dispatch and the
-//! loops inside of it are matched exactly, even if functions of several models have equal names.
+//! ([`LoopModule::export`](profile::loops::LoopModule::export)). So the match is exact, even if
+//! functions of several models have equal names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -22,11 +22,10 @@ pub struct Dispatch {
     /// The dispatch's ops, in ascending order. There are several if modules with equal texts are in
     /// different libraries.
     pub ops: Vec<OpId>,
-    /// Number of workgroup calls. In a run with a budget, this includes the calls that were not
-    /// timed.
+    /// Number of workgroup calls, timed or not.
     pub workgroups: u64,
-    /// Number of dispatches: the number of calls with the workgroup id 0,0,0, because each dispatch
-    /// has exactly one. `None` if the workgroup of some call is not known.
+    /// Number of dispatches: of calls with the workgroup id 0,0,0, of which a dispatch has one.
+    /// `None` if the workgroup of some call is not known.
     pub dispatches: Option<u64>,
     /// Sum of the durations of the workgroup calls, in ticks of the profile's clock. In a run with
     /// a budget, an estimate.
@@ -40,11 +39,10 @@ impl Dispatch {
     }
 }
 
-/// The dispatches of all modules, by identity of the module and name of the function. A function is
-/// missing if its export is not known, or if it has no recorded calls.
+/// The dispatches of all modules, by identity of the module and name of the function. A function
+/// without recorded calls is missing.
 pub type Dispatches = BTreeMap<[u8; 16], BTreeMap<String, Dispatch>>;
 
-/// The recorded calls of one op.
 #[derive(Clone, Copy, Debug, Default)]
 struct Calls {
     workgroups: u64,
@@ -53,8 +51,8 @@ struct Calls {
     ticks: u128,
 }
 
-/// Finds the dispatches of the functions of all modules. Reads the calls of the profile only if
-/// some function has such a dispatch.
+/// Finds the dispatches of the functions of all modules. Reads the calls of the profile if some
+/// function has such a dispatch.
 pub fn dispatches(profile: &Profile, modules: &[LoopModule], table: &LoopTable) -> Dispatches {
     let mut found: BTreeMap<[u8; 16], BTreeMap<String, BTreeSet<OpId>>> = BTreeMap::new();
     for tree in &table.modules {
@@ -112,7 +110,6 @@ fn exports<'a>(
         .filter_map(move |export| Some((export.name.as_str(), profile.ops.of(process, export.id)?)))
 }
 
-/// Adds up the recorded calls of each op.
 fn calls(profile: &Profile) -> HashMap<OpId, Calls> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let add = |all: &mut HashMap<OpId, Calls>, columns: &Columns| {
@@ -167,9 +164,8 @@ fn estimate(profile: &Profile, workers: usize, all: &mut HashMap<OpId, Calls>) {
 pub struct Inside {
     /// Number of hits per workgroup call.
     pub per_workgroup: f64,
-    /// The inclusive time as a part of the time of the dispatch's workgroup calls; 1 is all of it.
-    /// The part may be above 1, because both times are measured. `None` if the times of hits are
-    /// not known.
+    /// The inclusive time as a part of the time of the dispatch's workgroup calls. May be above 1,
+    /// because both times are measured. `None` if the times of hits are not known.
     pub share: Option<f64>,
 }
 
@@ -182,7 +178,7 @@ pub fn dispatch_of<'a>(
     dispatches.get(&tree.id)?.get(&tree.entry(node)?.function)
 }
 
-/// Compares a node with its dispatch. `inclusive_ns` is the node's inclusive time.
+/// `inclusive_ns` is the node's inclusive time.
 pub fn inside(
     profile: &Profile,
     dispatch: &Dispatch,
@@ -190,9 +186,9 @@ pub fn inside(
     node: &LoopNode,
     inclusive_ns: Option<f64>,
 ) -> Inside {
-    // If hits of the function itself were counted, their number is used as the number of workgroup
-    // calls. This number is right even if calls of the dispatch are missing, or if some calls ran a
-    // copy of the module without instrumented loops.
+    // The hits of the function itself, if counted, are the number of workgroup calls. This number
+    // is right even if calls of the dispatch are missing, or if some calls ran a copy of the module
+    // without instrumented loops.
     let entered = root(tree, node).filter(|_| is_function(tree, node)).map(|root| root.all.hits);
     let entered = entered.filter(|hits| *hits > 0).map(|hits| hits as f64);
     let workgroups = dispatch.workgroups as f64;
@@ -204,7 +200,6 @@ pub fn inside(
     }
 }
 
-/// Returns the outermost node around a node.
 fn root<'a>(tree: &'a LoopTree, node: &'a LoopNode) -> Option<&'a LoopNode> {
     let mut at = node;
     while let Some(parent) = at.parent {
@@ -213,7 +208,6 @@ fn root<'a>(tree: &'a LoopTree, node: &'a LoopNode) -> Option<&'a LoopNode> {
     Some(at)
 }
 
-/// Whether the outermost node around a node is a function.
 fn is_function(tree: &LoopTree, node: &LoopNode) -> bool {
     let root = root(tree, node).and_then(|root| tree.entry(root));
     root.is_some_and(|entry| entry.kind == ir::table::Kind::Function)

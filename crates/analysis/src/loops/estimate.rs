@@ -1,5 +1,5 @@
-//! Estimates how long all hits of a loop took together, with an interval, when only some of them
-//! were timed.
+//! Estimates how long all hits of a loop took together, with an interval, if some of them were
+//! timed.
 //!
 //! **Sampled hits.** A thread times the first hits of an id (a hit is one entry into a loop or
 //! function), and from then on hits at random distances. When the first random hit begins, the
@@ -18,14 +18,13 @@
 //!
 //! `1 − m/N` is the finite population correction (Cochran, theorem 2.2): if every hit was timed, V
 //! is 0 and T is exact. The formula is valid for a simple random sample. Timed hits at random
-//! distances are such a sample, unless the times of hits follow the pattern of the distances. The
-//! distances are random so that this does not happen. If times drift, the interval is only wider
-//! than necessary.
+//! distances are such a sample, unless the times of hits follow the pattern of the distances; their
+//! randomness prevents that. If times drift, the interval is wider than necessary.
 //!
 //! **Rare slow hits.** If a few of a thread's hits are much longer than the others, most samples
-//! contain too few of these slow hits, and the interval of a normal distribution is too short. So
-//! the end of the interval that is farther away is computed as by Hall (see [`Sum::interval`]),
-//! with the largest skewness that these hits can have:
+//! contain too few of them, and the interval of a normal distribution is too short. So the end of
+//! the interval that is farther away is computed as by Hall (see [`Sum::interval`]), with the
+//! largest skewness that these hits can have:
 //!
 //! ```text
 //!   Q₀ = Q − S²/m          the squares of the distances from the mean
@@ -33,46 +32,42 @@
 //!   third moment of T  ≤  (N/m)³ · (1 − m/N) · Q₀ · e       because Σ(x − x̄)³ ≤ e · Σ(x − x̄)²
 //! ```
 //!
-//! No formula can account for slow hits if the sample contains none of them. The module `numbers`
-//! decides which rows have a valid interval nevertheless, and removes the intervals of the other
-//! rows.
+//! No formula can account for slow hits of which the sample contains none. The module `numbers`
+//! decides which rows have a valid interval nevertheless.
 //!
 //! A timed hit may not end (because of an exception, `longjmp`, or a loop that still runs). Such a
-//! hit is one of the m hits, with a time of 0. So T is the time of only those hits that ended.
+//! hit is one of the m hits, with a time of 0. So T is the time of the hits that ended.
 //!
 //! With fewer than two random hits, s² does not exist. Then the strata become one sample: n₁ = 0, N
-//! = hits, m = begun. Before the first random hit, when no number of ended hits has been noted yet,
-//! the formula has the same result.
+//! = hits, m = begun. Before the first random hit, the formula has the same result.
 //!
 //! **Sums.** Threads and registrations are sampled independently of one another, so totals and
 //! variances add up. The degrees of freedom of a sum or of a difference are computed as by Welch
 //! and Satterthwaite: (ΣVᵢ)² / Σ(Vᵢ²/νᵢ). *Self time* is the inclusive time minus the inclusive
-//! times of the loops directly inside. The variance of the self time is the sum of the variances of
-//! these times. If the self time is negative, the module `numbers` sets it to 0 or removes it.
+//! times of the loops directly inside, and its variance is the sum of theirs.
 //!
-//! **A mean** is T divided by the estimated number of hits that ended, which is `hits` if all timed
-//! hits ended. Its margin is the margin of T divided by the same number. **A share** c/p has, to
-//! first order (the delta method), the variance (V(c) + (c/p)² V(p)) / p². The time of a loop is
-//! part of its parent's time, so both vary together, and the true interval is narrower.
+//! **A mean** is T divided by the estimated number of hits that ended. Its margin is the margin of
+//! T divided by the same number. **A share** c/p has, to first order (the delta method), the
+//! variance (V(c) + (c/p)² V(p)) / p². The time of a loop is part of its parent's time, so both
+//! vary together, and the true interval is narrower.
 //!
 //! **Compensation.** [`HitCost`] contains the cost of an empty hit. The measured time of a hit
 //! includes the part `inside` of its cost. The time of the loop around the hit includes the whole
-//! cost, also that of a hit that is only counted:
+//! cost, also that of a hit that is counted and not timed:
 //!
 //! ```text
 //!   inclusive   T − inside · hits − Σ over everything inside: timed · begun + counted · (hits − begun)
 //!               + reading · hits with counters
 //!   self        the compensated inclusive time minus those of the loops directly inside
 //! ```
-//!
 //! The cost was measured with consecutive empty hits. In a program the cost differs for two
 //! reasons, and both widen the interval. First, the processor overlaps the measuring code with the
 //! program's code, which in hot loops can hide the whole cost: in a matrix multiplication whose
 //! innermost loop took 214 ns, the raw times equalled the times without instrumentation. So the
-//! interval always reaches to the raw value. Second, the cost itself differs between processes by
-//! up to 35 % ([`COST_UNCERTAINTY`]). The parts of the cost are measured independently, so their
-//! errors are added as squares. The cost of functions that a loop calls is not subtracted, because
-//! a side table does not contain the calls.
+//! interval reaches to the raw value. Second, the cost itself differs between processes by up to 35
+//! % ([`COST_UNCERTAINTY`]). The parts of the cost are measured independently, so their errors are
+//! added as squares. The cost of functions that a loop calls is not subtracted, because a side
+//! table does not contain the calls.
 
 use profile::loops::{HitCost, LoopRow};
 
@@ -80,23 +75,22 @@ use super::Mode;
 use crate::interval::Sum;
 use crate::interval::student::t95;
 
-/// The costs of an empty hit in two processes differed by 29 % to 35 %. This is the upper end.
+/// The costs of an empty hit in two processes differed by 29 % to 35 %.
 pub const COST_UNCERTAINTY: f64 = 0.35;
-/// If the mean hit of a loop takes less than this many times the cost of timing a hit, timing
-/// distorts the loop's times too much. Then the times of hits are only useful as samples.
+/// If the mean hit of a loop takes less than this many times the cost of timing a hit, its times
+/// are too distorted to be more than samples.
 pub const SAMPLED_ONLY: f64 = 10.0;
 
 /// A number and its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     pub value: f64,
-    /// Half of the 95 % interval; 0 for an exact number. `None` if there are too few samples to
-    /// compute it.
+    /// Half of the 95 % interval; 0 for an exact number. `None` if it is not known.
     pub margin: Option<f64>,
 }
 
 impl Estimate {
-    /// Multiplies the estimate by a factor, to convert it to another unit or to a value per hit.
+    /// Multiplies the estimate by a factor.
     pub fn scaled(self, factor: f64) -> Self {
         Self { value: self.value * factor, margin: self.margin.map(|m| m * factor.abs()) }
     }
@@ -141,8 +135,8 @@ impl Sum {
     }
 }
 
-/// The time that measuring added to another time, in ticks. Each field is one part of [`HitCost`],
-/// multiplied by how often it occurred.
+/// The time that measuring added to another time, in ticks: each part of [`HitCost`], times how
+/// often it occurred.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overhead {
     inside: f64,
@@ -158,7 +152,8 @@ impl Overhead {
     }
 
     /// Computes the time that hits add to the loop or function around them. The arguments are the
-    /// numbers of timed hits, of hits that were only counted, and of hits that read counters.
+    /// numbers of timed hits, of hits that were counted and not timed, and of hits that read
+    /// counters.
     pub fn of_inner(cost: &HitCost, timed: f64, counted: f64, read: f64) -> Self {
         Self {
             inside: 0.0,
@@ -178,8 +173,7 @@ impl Overhead {
         }
     }
 
-    /// Returns the difference of two overheads. Each field is subtracted from the same field, so an
-    /// error that both have in common cancels out.
+    /// Returns the difference of two overheads. An error that both have in common cancels out.
     pub fn minus(self, other: &Self) -> Self {
         Self {
             inside: self.inside - other.inside,
@@ -204,7 +198,7 @@ impl Overhead {
 pub struct Total {
     /// The time of the hits that ended.
     pub time: Sum,
-    /// The number of hits that ended. It is an estimate if not all hits were timed.
+    /// The number of hits that ended; an estimate if not all hits were timed.
     pub ended: f64,
 }
 
@@ -220,8 +214,8 @@ pub enum NoTime {
 /// Computes the time of all hits of a row.
 ///
 /// # Errors
-/// Fails if there are hits but none was timed (except for a single hit, which then counts as one
-/// that did not end), or if the row is damaged.
+/// Fails if the row is damaged, or if no hit was timed. A single hit that was not timed counts as
+/// one that did not end.
 pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
     if row.first_ended > row.ended
         || row.first_ticks > row.ticks
@@ -230,15 +224,15 @@ pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
     {
         return Err(NoTime::Damaged);
     }
-    // If the recorder read a row while the row's thread was still running, the thread may have
-    // changed the numbers in between. So the row may have more ended hits than begun ones, and more
-    // begun hits than hits.
+    // If the recorder read a row while its thread was still running, the numbers may be from
+    // different moments. So the row may have more ended hits than begun ones, and more begun hits
+    // than hits.
     let begun = row.begun.max(row.ended);
     let hits = row.hits.max(begun);
     match mode {
         Mode::Count | Mode::Other(_) => return Err(NoTime::NotTimed),
-        // The first hit of a thread is always timed. If the thread was killed, it may have counted
-        // this hit without having begun to time it. Such a hit counts as one that did not end.
+        // The first hit of a thread is timed. A killed thread may have counted this hit without
+        // having begun to time it. Such a hit counts as one that did not end.
         _ if begun == 0 && hits > u64::from(mode != Mode::Log) => return Err(NoTime::NotTimed),
         _ if begun == 0 => return Ok(Total { time: Sum::default(), ended: 0.0 }),
         Mode::Timed => {
@@ -256,8 +250,7 @@ pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
     let (sum, squares) = (row.ticks - first_ticks, row.squares - first_squares);
     let (n, m) = (population as f64, samples as f64);
     let ended = first_ended as f64 + n * ((row.ended - first_ended) as f64 / m);
-    // With this order of operations, the value is exactly `first_ticks + sum` if every hit was
-    // timed.
+    // This order of operations gives exactly `first_ticks + sum` if every hit was timed.
     let value = first_ticks as f64 + sum as f64 * (n / m);
     let mut time = Sum::exact(value);
     if population > samples {
@@ -275,8 +268,7 @@ pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
             }
             None => time.unknown = true,
         }
-        // Mode log records only the first hits, and it is not known whether the other hits are like
-        // them.
+        // Mode log records the first hits, and it is not known whether the others are like them.
         time.unknown |= mode == Mode::Log;
         time.sampled = true;
     }
@@ -284,11 +276,11 @@ pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
 }
 
 /// Returns the variance s² of `n` values with this sum and this sum of squares. `None` for fewer
-/// than two values, and if no values can have such a sum of squares.
+/// than two values, and if no values can have such sums.
 pub(super) fn spread(n: u128, sum: u128, squares: u128) -> Option<f64> {
     let divisor = n.checked_sub(1).filter(|n| *n > 0)? as f64;
-    // The difference n·Q − S² is computed with integers as long as both terms are below 2¹²⁸,
-    // because floats would lose it: the terms are large and nearly equal.
+    // Integers keep the difference n·Q − S² of two large and nearly equal terms, which floats would
+    // lose.
     let centred = match (n.checked_mul(squares), sum.checked_mul(sum)) {
         (Some(of_squares), Some(of_sum)) => of_squares.checked_sub(of_sum)? as f64,
         _ => {
@@ -303,8 +295,8 @@ pub(super) fn spread(n: u128, sum: u128, squares: u128) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Makes a row with `hits` hits, of which those in `first` and, after them, those in `random`
-    /// were timed. The elements are the times of the hits.
+    /// Makes a row with `hits` hits, of which those in `first` and then those in `random` were
+    /// timed.
     fn row(hits: u64, first: &[u64], random: &[u64]) -> LoopRow {
         let squares = |all: &[u64]| all.iter().map(|t| u128::from(*t).pow(2)).sum::<u128>();
         let timed = (first.len() + random.len()) as u64;
@@ -337,13 +329,13 @@ mod tests {
         assert_eq!(of(&killed), Estimate { value: 0.0, margin: Some(0.0) });
     }
 
-    /// Computed on paper: the first two hits took 1,000 and 800. Of the other ten hits, three were
-    /// timed and took 10, 12 and 14: mean 12, s² = (4 + 0 + 4)/2 = 4. T = 1,800 + 10 · 12 = 1,920;
-    /// V = 100 · 0.7 · 4/3 = 93.33, whose root is 9.6609; t(0.975; 2) = 4.3027. The row does not
-    /// contain the longest time, so e = √Q₀ = √8 = 2.8284, the third moment is at most (10/3)³ ·
-    /// 0.7 · 8 · 2.8284 = 586.61, and the skewness is 586.61/9.6609³ = 0.65058. By Hall's formula,
-    /// the margin is 3/0.65058 · (1 − ∛(1 − 0.65058 · (4.3027 + 0.10843))) = 10.292 times 9.6609,
-    /// which is 99.429.
+    /// The first two hits took 1,000 and 800. Of the other ten hits, three were timed and took 10,
+    /// 12 and 14: mean 12, s² = (4 + 0 + 4)/2 = 4. T = 1,800 + 10 · 12 = 1,920; V = 100 · 0.7 · 4/3
+    /// = 93.33, whose root is 9.6609; t(0.975; 2) = 4.3027. The row does not contain the longest
+    /// time, so e = √Q₀ = √8 = 2.8284, the third moment is at most (10/3)³ · 0.7 · 8 · 2.8284 =
+    /// 586.61, and the skewness is 586.61/9.6609³ = 0.65058. By Hall's formula, the margin is
+    /// 3/0.65058 · (1 − ∛(1 − 0.65058 · (4.3027 + 0.10843))) = 10.292 times 9.6609, which is
+    /// 99.429.
     #[test]
     fn two_strata_on_paper() {
         let found = of(&row(12, &[1_000, 800], &[10, 12, 14]));
@@ -365,12 +357,11 @@ mod tests {
         let known = LoopRow { child_ticks: 40, ..row(10, &[30, 40], &[20]) };
         let found = of(&known).margin.expect("a margin") / 48.305;
         assert!((found - 13.074).abs() < 0.001, "{found}");
-        // The sample has a single hit, so the margin is not known.
         assert_eq!(of(&row(4, &[30], &[])), Estimate { value: 120.0, margin: None });
     }
 
-    /// An exception ended two of the four random hits. So half of the 20 hits after the first one
-    /// are assumed to have ended, with a time of 8 each.
+    /// Two of the four random hits did not end. So half of the 20 hits after the first one are
+    /// assumed to have ended, with a time of 8 each.
     #[test]
     fn a_hit_that_did_not_end_has_no_time() {
         let mut row = row(21, &[100], &[8, 8]);
@@ -389,15 +380,14 @@ mod tests {
         ] {
             assert_eq!(total(&bad, Mode::Sampled), Err(NoTime::Damaged));
         }
-        // The row was read while its thread was still running: it has fewer hits than timed hits.
+        // Read while its thread was still running: fewer hits than timed hits.
         assert_eq!(of(&LoopRow { hits: 3, ..good.clone() }).value, 1_836.0);
         // The sum of squares is smaller than that of equal values, which is impossible.
         let torn = LoopRow { squares: good.first_squares, ..good };
         assert_eq!(of(&torn).margin, None);
     }
 
-    /// The values differ by 1 in 10⁹. The difference would be lost if their squares were added up
-    /// as floats.
+    /// The values differ by 1 in 10⁹. The difference would be lost in sums of squares as floats.
     #[test]
     fn small_differences_of_large_values_are_kept() {
         let values: Vec<u128> = (0..100).map(|i| 1_000_000_000 + i % 2).collect();
@@ -409,8 +399,8 @@ mod tests {
         assert!((huge / 2f64.powi(64) - 1.0).abs() < 1e-6, "{huge}");
     }
 
-    /// An overhead of 3·10 + 4·5 + 0 = 50 is subtracted from 60. The overlap may have hidden all 50
-    /// of it, and the overhead may be wrong by 0.35 · √(30² + 20²) = 12.619. √(50² + 12.619²) =
+    /// An overhead of 3·10 + 4·5 = 50 is subtracted from 60. The overlap may have hidden all 50 of
+    /// it, and the overhead may be wrong by 0.35 · √(30² + 20²) = 12.619. √(50² + 12.619²) =
     /// 51.568.
     #[test]
     fn compensation_adds_doubt() {

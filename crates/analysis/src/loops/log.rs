@@ -1,10 +1,10 @@
 //! Matches the starts and ends of hits (entries into loops and functions) that were recorded in
 //! mode log.
 //!
-//! Each thread has one stack for each module, because events are ordered only within one thread and
-//! module. An end belongs to the innermost start of the same id that has no end yet. If hits that
-//! began after this start have no end yet, the program left them by an exception or `longjmp`. An
-//! end without a recorded start is counted, but belongs to no hit.
+//! Events are ordered within one thread and module, so these have a stack of their own. An end
+//! belongs to the innermost start of the same id that has no end yet. If hits that began after this
+//! start have no end yet, the program left them by an exception or `longjmp`. An end without a
+//! recorded start is counted, but belongs to no hit.
 
 use std::collections::HashMap;
 
@@ -28,8 +28,8 @@ pub struct LoggedHit {
     pub end_address: Option<u64>,
 }
 
-/// Returns all hits, in the order in which their starts are in `events`, and the number of ends
-/// without a start.
+/// Returns all hits, in the order of their starts in `events`, and the number of ends without a
+/// start.
 pub fn hits(modules: &[LoopModule], events: &[LoopEvent]) -> (Vec<LoggedHit>, u64) {
     let mut open: HashMap<(usize, u32), Vec<usize>> = HashMap::new();
     let (mut hits, mut lonely) = (Vec::new(), 0);
@@ -54,8 +54,8 @@ pub fn hits(modules: &[LoopModule], events: &[LoopEvent]) -> (Vec<LoggedHit>, u6
         match open.iter().rposition(|at| hits[*at].id == event.id) {
             Some(place) => {
                 let hit: &mut LoggedHit = &mut hits[open[place]];
-                // If the end is earlier than the start because the clock went back, the hit gets no
-                // end.
+                // If the clock went back, the end may be earlier than the start. Then the hit gets
+                // no end.
                 hit.end = (event.ticks >= hit.begin).then_some(event.ticks);
                 hit.end_address = Some(event.address);
                 open.truncate(place);
@@ -66,7 +66,6 @@ pub fn hits(modules: &[LoopModule], events: &[LoopEvent]) -> (Vec<LoggedHit>, u6
     (hits, lonely)
 }
 
-/// The sums over the hits that were recorded one by one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Logged {
     sums: HashMap<(usize, u32, u32), LoopRow>,
@@ -88,8 +87,7 @@ impl Logged {
         Self { sums }
     }
 
-    /// Returns the row with the counts and times of its recorded hits. Without a recorded hit, they
-    /// are 0.
+    /// Returns the row with the counts and times of its recorded hits.
     pub(super) fn row(&self, row: &LoopRow) -> LoopRow {
         let none = LoopRow::default();
         let sum = self.sums.get(&(row.module, row.tid, row.id)).unwrap_or(&none);

@@ -13,15 +13,13 @@ use super::trips::TripSum;
 use super::{LoopData, LoopNode, LoopThread, LoopTree, Mode};
 use crate::interval::Sum;
 
-/// The registrations of one module.
 pub(super) struct Group {
     id: [u8; 16],
     mode: Mode,
     registrations: Vec<usize>,
 }
 
-/// Groups registrations by identity and mode. The groups are in the order of their first
-/// registrations.
+/// Groups registrations by identity and mode, in the order of their first registrations.
 pub(super) fn groups(modules: &[LoopModule]) -> Vec<Group> {
     let mut places: HashMap<([u8; 16], u32), usize> = HashMap::new();
     let mut groups: Vec<Group> = Vec::new();
@@ -46,7 +44,6 @@ pub(super) fn by_module<'a>(data: &LoopData<'a>) -> Vec<Vec<&'a LoopRow>> {
     rows
 }
 
-/// Builds the tree of one module.
 pub(super) fn tree(
     data: &LoopData<'_>,
     rows: &[Vec<&LoopRow>],
@@ -135,7 +132,6 @@ fn imbalance(values: &[f64]) -> Option<f64> {
     (mean > 0.0).then(|| most / mean)
 }
 
-/// The sums over the rows of one module that were added so far.
 struct Sums<'a> {
     mode: Mode,
     ids: u32,
@@ -157,7 +153,7 @@ impl<'a> Sums<'a> {
             self.beyond += 1;
             return;
         }
-        // In mode log, a row itself contains no times. They are computed from the recorded hits.
+        // In mode log, a row itself contains no times.
         let filled = match self.mode {
             Mode::Log => logged.row(row),
             _ => row.clone(),
@@ -171,7 +167,7 @@ impl<'a> Sums<'a> {
         self.all.entry(row.id).or_insert_with(Cell::empty).add(&cell);
     }
 
-    /// Returns the sums of a row's counters, at the indices that the counters have in the profile.
+    /// Returns the sums of a row's counters, at the indices that they have in the profile.
     fn counters_of(&self, module: &LoopModule, row: &LoopRow) -> Vec<Option<CounterSum>> {
         let mut sums = Vec::new();
         let places = self.counters.get(module.process).map_or(&[][..], Vec::as_slice);
@@ -224,7 +220,6 @@ impl<'a> Sums<'a> {
 }
 
 impl Cell {
-    /// Returns an empty cell, to which rows are added.
     fn empty() -> Self {
         Self { time: Some(Sum::default()), cost_known: true, ..Self::default() }
     }

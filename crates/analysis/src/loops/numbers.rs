@@ -1,8 +1,8 @@
 //! Computes the numbers of each row of a tree: inclusive time, self time, mean and share.
 //!
-//! The numbers are computed for all threads together and for each thread, from the innermost loops outwards. So
-//! before the self time of a loop is computed, two things are known of each loop inside: its inclusive time, and the
-//! time that its hits add to the loop around it. `estimate` has the formulas.
+//! The numbers are computed for all threads together and for each thread, from the innermost loops
+//! outwards: the self time of a loop needs the inclusive times of the loops inside. `estimate` has
+//! the formulas.
 //!
 //! **Slow hits that no sample contains.** In mode sampled, random hits are timed. If none of the
 //! slow hits is timed, nothing shows how long they took. So a row has an interval only if slow hits
@@ -13,10 +13,10 @@
 //!   inside of it, so their time can exceed their estimate only by the self time around them. This
 //!   self time, plus the margin of the whole time around the row, is the *room*. If the room is not
 //!   longer than the estimate, the interval is extended to include it. Then the self time around
-//!   the row may be as little as 0, and the interval of that self time is extended to include 0.
+//!   the row may be as little as 0, and its interval is extended to include 0.
 //!
-//! So a function has no interval if not all of its hits were timed and nothing instrumented is
-//! around it, because nothing limits the time of the hits that were not timed.
+//! So a function of which not all hits were timed has no interval if nothing instrumented is around
+//! it.
 
 mod fit;
 
@@ -40,7 +40,7 @@ pub struct Numbers {
     pub ended: u128,
     /// The measured time of the hits in `ended`, without any correction.
     pub ticks: u128,
-    /// The part of `ticks` that was spent in loops directly inside. Known only in mode timed.
+    /// The part of `ticks` that was spent in loops directly inside. Known in mode timed.
     pub child_ticks: Option<u128>,
     /// The standard deviation of the times of the hits in `ended`. Missing for fewer than two hits.
     pub deviation: Option<f64>,
@@ -48,25 +48,25 @@ pub struct Numbers {
     pub iterations: Option<u128>,
     /// Number of hits whose iterations are known.
     pub iterated: u128,
-    /// The sum of the iterations of all hits; an estimate if only some hits were counted. Missing if there is no
-    /// estimate for the hits that were not counted (see [`super::trips`]), or if no hit was counted.
+    /// The sum of the iterations of all hits; an estimate if not all were counted. Missing if there
+    /// is no estimate (see [`super::trips`]), or if no hit was counted.
     pub estimated_iterations: Option<f64>,
     /// The numbers of iterations of single hits, for the hits in `iterated`.
     pub trips: Option<Trips>,
     /// For each counter of the profile, the sum of its counts in timed hits. For a counter that was
-    /// not read, the element is `None`, or the list ends before its index.
+    /// not read, the element is `None` or beyond the end.
     pub counters: Vec<Option<CounterSum>>,
-    /// Times as they were measured, scaled up to all hits. Missing if no hit was timed (as in mode
-    /// count), if no hit ended, or if a row is damaged.
+    /// Times as measured, scaled up to all hits. Missing if no hit was timed or ended, or if a row
+    /// is damaged.
     pub raw: Option<Times>,
     /// Times after subtracting the time that measuring has added. Missing without `raw`, if the
     /// cost of a hit, or of a hit inside, is not known, and if `refused` is set.
     pub compensated: Option<Times>,
-    /// Whether the mean hit takes less than ten times the cost of timing a hit. Then the times of hits are only
-    /// useful as samples, and the self times of the loops around this row are doubtful.
+    /// Whether the mean hit takes less than [`SAMPLED_ONLY`] times the cost of timing a hit. The
+    /// self times of the loops around this row are then doubtful.
     pub sampled_only: bool,
-    /// Whether the time that measuring has added was not subtracted in this function, because a time would have
-    /// become negative, or a loop would have become shorter than the loops inside of it.
+    /// Whether the measuring time was not subtracted in this function, because a time would have
+    /// become negative, or a loop shorter than the loops inside of it.
     pub refused: bool,
 }
 
@@ -76,13 +76,12 @@ impl Numbers {
         *self.counters.get(index)?
     }
 
-    /// Returns how many timed hits began, and how many of them ended. `None` if no hit was timed. A
-    /// row can have timed hits without times, because none of them ended.
+    /// Returns how many timed hits began, and how many of them ended. `None` if no hit was timed.
     pub fn timed_hits(&self) -> Option<(u128, u128)> {
         (self.raw.is_some() || self.begun > 0).then_some((self.begun, self.ended))
     }
 
-    /// Returns the number of timed hits that began and did not end.
+    /// Returns the number of timed hits that did not end.
     pub fn unended(&self) -> u128 {
         self.begun.saturating_sub(self.ended)
     }
@@ -111,16 +110,17 @@ impl CounterSum {
 /// The times of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
-    /// The time of all hits from start to end, including everything inside.
+    /// The time of all hits, including everything inside.
     pub inclusive: Estimate,
-    /// Self time: the time without the instrumented loops directly inside. It is never negative. Missing without a
-    /// side table, and if the loops inside took longer by more than chance. Except in mode timed, also missing if the
-    /// time of a loop inside is missing, or if not all hits ended, because loops inside may have ended in those hits.
+    /// Self time: the time without the instrumented loops directly inside. Missing without a side
+    /// table, and if the loops inside took longer by more than chance. Except in mode timed, also
+    /// missing if the time of a loop inside is missing, or if not all hits ended: loops inside may
+    /// have ended in those hits.
     pub own: Option<Estimate>,
     /// The mean time of a hit that ended. Missing if no hit ended.
     pub mean: Option<Estimate>,
-    /// The row's part of the inclusive time of the function or loop around it. Missing for outermost rows, if that
-    /// inclusive time is not above 0, and if not all hits of the function or loop around it ended.
+    /// The row's part of the inclusive time around it. Missing for outermost rows, if that time is
+    /// not above 0, and if not all hits of the function or loop around it ended.
     pub share: Option<Estimate>,
 }
 
@@ -131,9 +131,9 @@ pub(super) struct Cell {
     pub trips: TripSum,
     /// The sum of the squares of the times in `numbers.ticks`.
     pub squares: u128,
-    /// The time of all hits with its variance. `None` if the time of one of the added rows is missing.
+    /// The time of all hits. `None` if the time of one of the added rows is missing.
     pub time: Option<Sum>,
-    /// The number of hits that ended. It is an estimate if not all hits were timed.
+    /// The number of hits that ended; an estimate if not all hits were timed.
     pub ended: f64,
     /// The part of the measuring time that is included in the hits' own times.
     pub own: Overhead,
@@ -141,11 +141,10 @@ pub(super) struct Cell {
     pub inner: Overhead,
     /// Whether the cost of all hits is known.
     pub cost_known: bool,
-    /// The cost of timing one hit, in ticks. If the registrations have different costs, this is the largest one.
+    /// The largest cost of timing one hit of the registrations, in ticks.
     pub probe: f64,
 }
 
-/// The sums over the loops inside of a loop.
 #[derive(Clone, Copy, Default)]
 struct Inside {
     /// The time that measuring all hits inside, direct and indirect ones, adds to the loop's time.
@@ -174,7 +173,7 @@ pub(super) fn of_scope(
         .collect();
     let ids: Vec<u32> = cells.keys().rev().copied().collect();
     for id in ids {
-        // A thread may have no row for the loop around a loop. Then the next loop outwards that has a row is used.
+        // A thread may have no row for the loop around a loop. Then the next loop outwards is used.
         let mut around = parent_of(id);
         while let Some(next) = around.filter(|next| !cells.contains_key(next)) {
             around = parent_of(next);
@@ -214,8 +213,8 @@ pub(super) fn of_scope(
     all
 }
 
-/// For each row, two sums of the times of the loops directly inside: of the times as measured, and
-/// of the compensated times.
+/// For each row, the sums of the measured and of the compensated times of the loops directly
+/// inside.
 type Wholes = HashMap<u32, [f64; 2]>;
 
 fn inner(
@@ -233,11 +232,12 @@ fn inner(
     inner
 }
 
-/// Enforces two rules: no time is negative, and the loops inside of a loop take no longer than the loop. If
-/// subtracting the measuring time breaks a rule, nothing is subtracted in the whole tree of that function, so only
-/// measured times remain. Measured times can break a rule as well: if not all outer hits ended, or if the times of
-/// outer and inner loops come from different hits. Then the self time is missing, or 0 if its interval contains 0.
-/// Returns, for each row, the sum of the times of the loops directly inside.
+/// Enforces two rules: no time is negative, and the loops inside of a loop take no longer than the
+/// loop. If subtracting the measuring time breaks a rule, nothing is subtracted in the whole tree
+/// of that function. Measured times can break a rule as well: if not all outer hits ended, or if
+/// the times of outer and inner loops come from different hits. Then the self time is missing, or 0
+/// if its interval contains 0. Returns, for each row, the sum of the times of the loops directly
+/// inside.
 fn hold(
     all: &mut BTreeMap<u32, Numbers>,
     mode: Mode,
@@ -250,9 +250,8 @@ fn hold(
         }
         id
     };
-    // Measured times can break the rules as well, because the times of outer and inner loops come from different
-    // hits. If the measured times already break a rule, the correction is not the cause. It is not the cause either
-    // if the interval contains a time that does not break the rule.
+    // If the measured times already break a rule, the correction is not the cause. Nor is it the
+    // cause if the interval contains a time that does not break the rule.
     let breaks = |times: Option<Times>, within: f64| {
         times.is_some_and(|times| {
             let whole = times.inclusive.value;
@@ -276,7 +275,8 @@ fn hold(
         }
     }
     for numbers in all.values_mut() {
-        // In mode timed, the time of the loops inside was measured in exactly those hits that ended.
+        // In mode timed, the time of the loops inside was measured in exactly those hits that
+        // ended.
         let is_partial = numbers.unended() > 0 && numbers.child_ticks.is_none();
         for times in [&mut numbers.raw, &mut numbers.compensated].into_iter().flatten() {
             times.own = times.own.filter(|_| !is_partial).and_then(not_negative);
@@ -285,8 +285,8 @@ fn hold(
     inside
 }
 
-/// Widens or removes the intervals of the rows in `sampled`, of which not all hits were timed. The
-/// section about slow hits at the beginning of this file explains why.
+/// Widens or removes the intervals of the rows in `sampled`, of which not all hits were timed: see
+/// the section about slow hits at the top.
 fn allow_for_unseen(
     all: &mut BTreeMap<u32, Numbers>,
     sampled: &BTreeSet<u32>,
@@ -348,7 +348,7 @@ fn allow_for_unseen(
     }
 }
 
-/// Sums of more than 2⁵³ ticks are not exact, so their differences are not exact either.
+/// Sums of more than 2⁵³ ticks are not exact.
 const ROUNDING: f64 = 1e-9;
 
 /// Limits a time that cannot be negative: a negative value is set to 0 if its interval contains 0,
@@ -372,7 +372,7 @@ fn fill(cell: &mut Cell, inside: &Inside, overhead: &Overhead, tree: bool, mode:
     }
     let own = match numbers.child_ticks {
         _ if !tree => None,
-        // This difference is exact, because the row's time and the time inside were measured in the same hits.
+        // This difference is exact, because both times were measured in the same hits.
         Some(children) if mode == Mode::Timed => {
             Some(Sum::exact(numbers.ticks as f64 - children as f64))
         }
@@ -406,9 +406,9 @@ fn fill(cell: &mut Cell, inside: &Inside, overhead: &Overhead, tree: bool, mode:
     });
 }
 
-/// Computes each row's share of the function or loop around it. There are no shares of a function or loop of which
-/// not all hits ended, because the rows inside may then have taken longer. If the rows inside took longer only by
-/// chance (because they are estimates), the shares are parts of the sum of their times.
+/// Computes each row's share of the function or loop around it, if all hits of that ended: rows
+/// inside may otherwise have taken longer. If the rows inside took longer by chance (because they
+/// are estimates), the shares are parts of the sum of their times.
 fn shares(
     all: &mut BTreeMap<u32, Numbers>,
     inside: &Wholes,
@@ -442,22 +442,22 @@ fn shares(
     }
 }
 
-/// Returns the iterations of all hits. If every hit was counted, this is the counted sum.
-/// Otherwise, it is computed from the number of iterations that the module's text states, unless
-/// some hits did not end: such hits may have run fewer iterations.
+/// Returns the iterations of all hits: the counted sum if every hit was counted. Otherwise the
+/// module's text may state the iterations of a hit, unless some hits did not end: such hits may
+/// have run fewer iterations.
 pub fn iterations(entry: Option<&Entry>, numbers: &Numbers) -> Option<u128> {
     let counted = numbers.iterations.filter(|_| numbers.iterated == numbers.hits);
     let each = entry.and_then(|entry| entry.trip_count).filter(|_| numbers.unended() == 0);
     counted.or_else(|| numbers.hits.checked_mul(each?.into()))
 }
 
-/// Returns an estimate of the iterations of all hits, if only some of them were counted.
+/// Returns an estimate of the iterations of all hits, if not all of them were counted.
 pub fn estimated_iterations(numbers: &Numbers) -> Option<u128> {
     numbers.estimated_iterations.map(|all| all.round() as u128)
 }
 
-/// Returns the mean number of iterations of the counted hits. If no hit was counted, returns the
-/// number that the module's text states.
+/// Returns the mean number of iterations of the counted hits or, without counted hits, the number
+/// that the module's text states.
 pub fn iterations_per_hit(entry: Option<&Entry>, numbers: &Numbers) -> Option<f64> {
     let counted = numbers.iterations.map(|n| n as f64 / numbers.iterated as f64);
     counted.or_else(|| Some(entry?.trip_count? as f64))
@@ -489,8 +489,7 @@ mod tests {
         of_scope(cells, Some(parents), Mode::Timed)
     }
 
-    /// Few hits of the two loops inside were timed. Three hits of the outer loop result in an estimate that is longer
-    /// than the function, and the estimate of the inner loop is even longer.
+    /// The estimates of two nested loops, from few hits, are longer than the function around them.
     #[test]
     fn few_timed_hits_take_no_longer_than_what_is_around_them() {
         let seldom = |hits, ticks: f64| Cell {
@@ -509,8 +508,8 @@ mod tests {
         }
     }
 
-    /// The estimates of the two loops inside are 60 and 90 ticks, but the hits around them took
-    /// only 100 ticks together.
+    /// The estimates of the two loops inside are 60 and 90 ticks, but the hits around them took 100
+    /// ticks together.
     #[test]
     fn loops_beside_each_other_take_no_longer_than_what_is_around_them() {
         let seldom = |ticks: f64| Cell {
@@ -534,8 +533,7 @@ mod tests {
         assert_eq!((inner.inclusive.value, inner.share), (100.0, None));
     }
 
-    /// Two of ten hits of the outer loop ended, and took 50 ticks. The loop inside also ended in
-    /// the other eight hits.
+    /// Two of ten hits of the outer loop ended. The loop inside also ended in the other eight hits.
     #[test]
     fn what_is_inside_of_hits_that_did_not_end_is_no_part_of_those_that_did() {
         let rows = rows(vec![cell(10, 10, 2, 50), cell(10, 10, 10, 400)], &[None, Some(0)]);
@@ -544,8 +542,8 @@ mod tests {
         assert_eq!(rows[&1].raw.unwrap().share, None);
     }
 
-    /// The loop inside took 90 of 100 ticks. If compensation left 60 and 40 of these, the loop would take 150 % of
-    /// the function around it. So in this tree nothing is subtracted, but in the other tree the compensation is used.
+    /// The loop inside took 90 of 100 ticks. If compensation left 60 and 40 of these, the loop
+    /// would take 150 % of the function around it.
     #[test]
     fn a_correction_that_breaks_what_must_be_true_is_not_used() {
         let with = |mut cell: Cell, inside: f64| {
@@ -565,9 +563,9 @@ mod tests {
         assert_eq!(rows[&2].compensated.unwrap().inclusive.value, 90.0);
     }
 
-    /// A row of exactly 100 ticks contains a loop of which some hits were timed. If the loop's estimate is 90 ± 2, it
-    /// may have taken all 100 ticks. So its interval is extended to 100, and the interval of the outer row's self
-    /// time is extended to 0. If the estimate is 30, the room of 70 is longer than it, so the loop has no interval.
+    /// A row of 100 ticks contains a loop of which some hits were timed. If the loop's estimate is
+    /// 90 ± 2, it may have taken all 100 ticks. If the estimate is 30, the room of 70 is longer
+    /// than it, so the loop has no interval.
     #[test]
     fn what_was_not_timed_takes_no_longer_than_what_is_around_it() {
         let of = |estimated: f64| {
@@ -584,7 +582,8 @@ mod tests {
         assert_eq!(of(30.0), [None, None, Some(70.0)]);
     }
 
-    /// The estimate of a loop is 104 ± 10 ticks. The loop around it was estimated at 100 ± 10 ticks, from other hits.
+    /// The estimate of a loop is 104 ± 10 ticks. The loop around it was estimated at 100 ± 10
+    /// ticks, from other hits.
     #[test]
     fn chance_makes_no_self_time_negative_and_no_share_larger_than_all() {
         let sampled = |ticks: u128| Cell {

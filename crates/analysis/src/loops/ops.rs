@@ -15,9 +15,8 @@ use profile::{OpId, Profile, Role};
 use super::dispatches::Dispatches;
 use super::{LoopNode, LoopTable, LoopTree};
 
-/// The ops around the functions of modules, by identity of the module and name of the function. If
-/// a function is the body of a parallel loop, which runs as tasks on several threads, the map
-/// contains these tasks instead of the op itself.
+/// The ops around the functions of modules, by identity of the module and name of the function. The
+/// body of a parallel loop runs as tasks on several threads; for it, the map contains these tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpsAround(BTreeMap<[u8; 16], BTreeMap<String, Vec<OpId>>>);
 
@@ -80,14 +79,13 @@ fn names(table: &SideTable) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Whether a function is the body of a parallel loop, by the name that TVM's code generator gives
-/// it.
+/// By the name that TVM's code generator gives to the body of a parallel loop.
 fn is_parallel(function: &str) -> bool {
     function.contains("parallel_lambda")
 }
 
-/// Returns the ops with this name in these processes. With `prefers_tasks`, returns the tasks of
-/// these ops if there are any.
+/// Returns the ops with this name in these processes. With `prefers_tasks`, returns their tasks if
+/// there are any.
 fn called(
     profile: &Profile,
     processes: &BTreeSet<usize>,

@@ -2,12 +2,12 @@
 //! line sizes and prefetches decide how many bytes really go to memory.
 //!
 //! **Requested bytes.** The machine code of an id (a loop or function of the instrumented text) is
-//! called its region. It consists of machine loops and of code outside of them. Code outside of all
-//! machine loops runs at most once in each hit, because every cycle of a region is in one of its
-//! machine loops. If there is exactly one machine loop, without a loop inside, an iteration runs
-//! each of its instructions at most once. Let `r` be the number of bytes that all loads and stores
-//! of the region access if each runs once, and `l` the part of them in the machine loop. In `h`
-//! hits with `n` iterations in all, the instructions ask for
+//! called its region. It consists of machine loops and of code outside of them, which runs at most
+//! once in each hit, because every cycle of a region is in one of its machine loops. If there is
+//! one machine loop, without a loop inside, an iteration runs each of its instructions at most
+//! once. Let `r` be the number of bytes that all loads and stores of the region access if each runs
+//! once, and `l` the part of them in the machine loop. In `h` hits with `n` iterations in all, the
+//! instructions ask for
 //!
 //! ```text
 //!   at most   B = n × l + h × (r − l)        bytes
@@ -15,13 +15,12 @@
 //! ```
 //!
 //! Iterations are counted for the loop in the text. If a compiler unrolls the machine loop after
-//! the instrumentation, an iteration of the machine loop contains several iterations of the text,
-//! and the bound is still valid. Functions that the code calls are not included, so a region with
-//! calls has no bound.
+//! the instrumentation, the bound is still valid. Functions that the code calls are not included,
+//! so a region with calls has no bound.
 //!
 //! **Footprint.** The tensors that an op is called with have `F` bytes in all. One call touches at
-//! most these `F` different bytes. If the op needs all of these bytes and finds none in a cache,
-//! each of them must be moved from or to memory at least once.
+//! most these `F` different bytes. If the op needs all of them and finds none in a cache, each must
+//! be moved from or to memory at least once.
 //!
 //! **Bandwidth.** Let `t ± m` be the inclusive time of all hits. Then the instructions asked for at
 //! most `B / (t − m)` bytes per second, and moving every byte of the arguments once in each call
@@ -34,9 +33,9 @@ use super::Estimate;
 /// The loads, stores and instructions of the machine code of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requests {
-    /// The bytes of all loads and stores of the region. Each instruction is counted once.
+    /// The bytes of all loads and stores of the region, each instruction counted once.
     pub region: u64,
-    /// The bytes of all loads and stores of the region's only machine loop. Each instruction is
+    /// The bytes of all loads and stores of the region's only machine loop, each instruction
     /// counted once.
     pub machine_loop: u64,
     /// Whether each iteration of the machine loop runs all of its instructions.
@@ -54,8 +53,8 @@ pub struct Bounds {
     pub rate_at_most: Option<f64>,
 }
 
-/// Computes bounds of the bytes that the instructions of a loop asked for in `hits` hits, with
-/// `iterations` iterations in all. `time` is the time of all hits in seconds.
+/// Computes bounds of the bytes that the instructions of a loop asked for. `time` is the time of
+/// all hits in seconds.
 pub fn requested(
     requests: Requests,
     hits: u128,
@@ -87,8 +86,7 @@ fn rate(bytes: u128, time: Option<Estimate>) -> Option<f64> {
 }
 
 /// Returns the number of bytes of the tensors in the text of an op's arguments (`float32[1, 64],
-/// float32[64, 64]`). `None` if the shape or the type of a tensor is not known, or if there are no
-/// tensors.
+/// float32[64, 64]`). `None` without tensors, or if the shape or the type of one is not known.
 pub fn bytes_of_arguments(arguments: &str) -> Option<u64> {
     let mut sum = 0_u64;
     let mut rest = arguments.trim();
@@ -108,8 +106,7 @@ pub fn bytes_of_arguments(arguments: &str) -> Option<u64> {
     Some(sum)
 }
 
-/// Returns the number of bits of an element of a type such as `float32`, `int8`, `bool`,
-/// `float32x4`.
+/// Returns the number of bits of an element of a type such as `float32`, `int8`, `float32x4`.
 fn bits_of(kind: &str) -> Option<u64> {
     if kind == "bool" {
         return Some(8);
@@ -125,9 +122,9 @@ fn bits_of(kind: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Computed by hand: with doubles, `s += a[k] * b[k]` loads 16 bytes in each iteration. 10 hits
-    /// of 100 iterations load 16,000 bytes. Each hit stores 8 bytes after the loop, so the sum is
-    /// 16,080. In 2 µs ± 0.4 µs, the rate is at most 16,080 / 1.6 µs = 10.05 GB/s.
+    /// With doubles, `s += a[k] * b[k]` loads 16 bytes in each iteration. 10 hits of 100 iterations
+    /// load 16,000 bytes. Each hit stores 8 bytes after the loop, so the sum is 16,080. In 2 µs ±
+    /// 0.4 µs, the rate is at most 16,080 / 1.6 µs = 10.05 GB/s.
     #[test]
     fn requested_bytes_of_a_dot_product() {
         let requests = Requests { region: 24, machine_loop: 16, is_straight: true };

@@ -1,5 +1,5 @@
-//! Chooses the side table of each module (it describes the function or loop of each id), and sorts
-//! the rows of the module's tree.
+//! Chooses the side table of each module, which describes the function or loop of each id, and
+//! sorts the rows of the module's tree.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ pub enum UnfitTable {
     OtherModule {
         /// The identity in the table.
         table: String,
-        /// The identities of the profile's modules. Each identity is listed once.
+        /// The identities of the profile's modules, each once.
         modules: Vec<String>,
     },
     /// The module with the table's identity has a different number of ids.
@@ -71,7 +71,6 @@ pub struct Difference {
     pub second: String,
 }
 
-/// Joins the identities of a profile's modules for an error.
 fn listed(modules: &[String]) -> String {
     if modules.is_empty() { "no module".to_owned() } else { modules.join(", ") }
 }
@@ -99,9 +98,8 @@ pub fn fits(table: &SideTable, modules: &[LoopModule]) -> Result<(), UnfitTable>
     Err(UnfitTable::OtherModule { table: table.module.clone(), modules: known })
 }
 
-/// Checks that all modules with the same identity have the same side table. Modules with different
-/// tables were made from different texts or by different versions, so adding them up would mix
-/// different loops.
+/// Checks that all modules with the same identity have the same side table. Different tables were
+/// made from different texts or by different versions, so adding them up would mix different loops.
 ///
 /// # Errors
 /// Fails with [`UnfitTable::Differs`] if two tables differ.
@@ -120,8 +118,7 @@ pub fn agree<'a>(modules: impl Iterator<Item = &'a LoopModule>) -> Result<(), Un
     Ok(())
 }
 
-/// Returns the table that is embedded in a module. `None` if the table does not belong to the
-/// module.
+/// Returns the table that is embedded in a module. `None` if it belongs to another module.
 fn embedded(module: &LoopModule) -> Option<SideTable> {
     let table = SideTable::from_json(module.table.as_deref()?.as_bytes()).ok()?;
     (table.module == identity(&module.id)).then_some(table)
@@ -132,7 +129,7 @@ fn place(module: &LoopModule) -> String {
     module.object.clone().unwrap_or_else(|| "code without a file".to_owned())
 }
 
-/// Checks that two tables with the same identity describe each id in the same way.
+/// Checks that two tables describe each id in the same way.
 fn same(
     first: &SideTable,
     of_first: &str,
@@ -171,8 +168,8 @@ fn of_module(table: &SideTable, module: &str, ids: u32) -> Result<(), UnfitTable
     }
 }
 
-/// Chooses the side table of a module: a table from a file, or else the first embedded table that
-/// can be used.
+/// Chooses the side table of a module: one from a file, or else the first embedded one that can be
+/// used.
 pub(super) fn choose_for<'a>(
     id: &[u8; 16],
     ids: u32,
@@ -207,8 +204,7 @@ pub(super) fn choose_for<'a>(
     (None, choice)
 }
 
-/// Returns, for each id of a schedule, the number of its loop. If several loops have the same id,
-/// the first one is used.
+/// Returns, for each id of a schedule, the number of its first loop.
 pub(super) fn scheduled(table: &SideTable) -> HashMap<u32, usize> {
     let mut found = HashMap::new();
     for (number, one) in table.schedule.iter().enumerate() {
@@ -219,9 +215,8 @@ pub(super) fn scheduled(table: &SideTable) -> HashMap<u32, usize> {
     found
 }
 
-/// Returns the ids in the order of a tree: parents before their children, and siblings in ascending
-/// order. Each id is returned with its level, which is the number of ids around it. `parents` is
-/// indexed by id.
+/// Returns the ids in the order of a tree, each with the number of ids around it: parents before
+/// their children, and siblings in ascending order. `parents` is indexed by id.
 pub(super) fn order(ids: &[u32], parents: &[Option<u32>]) -> Vec<(u32, u32)> {
     let mut children: Vec<Vec<u32>> = vec![Vec::new(); parents.len()];
     let mut stack = Vec::new();
@@ -295,7 +290,7 @@ mod tests {
                         id 0 is f:bb1 (lines 3 to 9) in a.so, and f:bb1 (lines 3 to 9, 7 iterations) \
                         in c.so";
         assert_eq!(why, expected);
-        // With either table, some loops would get the names of other loops, so no table is chosen.
+        // With either table, some loops would get the names of other loops.
         let (chosen, choice) = choose_for(&[7; 16], 1, modules.iter(), &[]);
         assert_eq!((chosen, choice), (None, TableChoice::Unusable(why)));
         // A table from a file must agree with the embedded table, too.

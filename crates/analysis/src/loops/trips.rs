@@ -1,11 +1,10 @@
-//! Collects how many iterations single hits of a loop had: the smallest number, the largest number,
-//! and a distribution. If the iterations were counted in only some hits, those of all hits are
-//! estimated.
+//! Collects how many iterations single hits of a loop had: the smallest and the largest number, and
+//! a distribution. If not all hits were counted, the iterations of all hits are estimated.
 //!
-//! **Sampled hits.** Iterations are counted in timed hits. The counted hits of a thread form two
-//! strata, as for times ([`super::estimate`]): the first hits, and random ones of the others. The
-//! first hits of a loop are often unlike the others (for example, in a solver that begins far from
-//! its solution), so the mean of the random hits is not used for them:
+//! **Sampled hits.** In mode sampled, iterations are counted in timed hits. The counted hits of a
+//! thread form two strata, as for times ([`super::estimate`]): the first hits, and random ones of
+//! the others. The first hits of a loop are often unlike the others (for example, in a solver that
+//! begins far from its solution), so the mean of the random hits is not used for them:
 //!
 //! ```text
 //!   first      I₁ iterations of n₁ hits, all of them counted
@@ -13,9 +12,8 @@
 //!   all hits   ΣI₁ + ΣN · ΣI₂/Σm        the sums are over threads and registrations
 //! ```
 //!
-//! If hits of the second stratum were left out and none of them was counted (m = 0), there is no
-//! estimate. There is no estimate either if some hits did not end, because the iterations of these
-//! hits are not known.
+//! There is no estimate if hits of the second stratum were left out and none was counted (m = 0),
+//! or if some hits did not end, because their iterations are not known.
 
 use profile::loops::LoopRow;
 
@@ -34,7 +32,7 @@ pub struct Trips {
     pub buckets: Vec<u128>,
 }
 
-/// Returns the smallest and the largest number of iterations that belong to a bucket.
+/// Returns the smallest and the largest number of iterations of a bucket.
 pub fn bucket(index: usize) -> (u64, u64) {
     match index {
         0 => (0, 0),
@@ -45,12 +43,11 @@ pub fn bucket(index: usize) -> (u64, u64) {
     }
 }
 
-/// The sums over the rows that were added so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TripSum {
     /// `None` until a row with counted hits is added.
     trips: Option<Trips>,
-    /// Whether a row was added that has counted hits whose iterations are not known.
+    /// Whether the iterations of some counted hits are not known.
     missing: bool,
     strata: Strata,
 }
@@ -58,7 +55,7 @@ pub(super) struct TripSum {
 /// The iterations of all hits, divided into two strata.
 #[derive(Clone, Copy, Debug, Default)]
 struct Strata {
-    /// Sum of the iterations of the strata in which the iterations of every hit were counted.
+    /// Sum of the iterations of the strata in which every hit was counted.
     exact: u128,
     /// Number of hits of the second stratum.
     others: u128,
@@ -83,7 +80,6 @@ impl TripSum {
         Self { trips, missing, strata: Strata::of(row, mode) }
     }
 
-    /// Adds the sums of another row.
     pub fn add(&mut self, other: &Self) {
         self.missing |= other.missing;
         self.trips = match (self.trips.take(), &other.trips) {
@@ -98,13 +94,12 @@ impl TripSum {
         mine.missing |= theirs.missing;
     }
 
-    /// Returns the numbers of iterations of single hits. `None` if they are not known for all
-    /// counted hits.
+    /// `None` if the iterations of some counted hits are not known.
     pub fn trips(&self) -> Option<Trips> {
         self.trips.clone().filter(|_| !self.missing)
     }
 
-    /// Returns the iterations of all hits. This is an estimate if not all hits were counted.
+    /// Returns the iterations of all hits; an estimate if not all hits were counted.
     pub fn iterations(&self) -> Option<f64> {
         let Strata { exact, others, drawn, iterations, missing } = self.strata;
         let of_others = match (others, drawn) {
@@ -193,8 +188,7 @@ mod tests {
         sum
     }
 
-    /// The first 4 hits had 1,000 iterations each, and the 96 others had 1 to 3: 4,000 + 96 · 2.
-    /// With the mean of all counted hits (4,008 / 8), the result would have been 50,100.
+    /// 4,000 + 96 · 2. With the mean of all counted hits (4,008 / 8), it would have been 50,100.
     #[test]
     fn the_first_hits_say_nothing_about_the_others() {
         let sum = of(&[row(100, &[1000; 4], &[1, 2, 2, 3])], Mode::Sampled);
@@ -227,8 +221,7 @@ mod tests {
             of(&[LoopRow { begun: 4, ..row(9, &[7, 7], &[1]) }], Mode::Sampled).iterations(),
             None
         );
-        // This row, recorded by an earlier version, does not contain which iterations belong to the
-        // first hits.
+        // A row of an earlier version does not contain which iterations belong to the first hits.
         let earlier = LoopRow { trips: None, ..row(9, &[7, 7], &[1]) };
         let sum = of(&[earlier, row(9, &[7, 7], &[1])], Mode::Sampled);
         assert_eq!((sum.iterations(), sum.trips()), (None, None));
@@ -237,11 +230,10 @@ mod tests {
         for mode in [Mode::Sampled, Mode::Timed, Mode::Count, Mode::Log] {
             assert_eq!(of(std::slice::from_ref(&all), mode).iterations(), Some(15.0));
         }
-        // An exception ended a hit, so the iterations of all hits are not known.
+        // One hit did not end.
         assert_eq!(of(&[row(4, &[7, 7, 1], &[])], Mode::Count).iterations(), None);
     }
 
-    /// These values can occur in a damaged file.
     #[test]
     fn nonsense_is_missing() {
         let good = row(100, &[1000; 4], &[1, 2]);

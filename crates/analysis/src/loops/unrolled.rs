@@ -11,9 +11,8 @@
 //! ```
 //!
 //! There is no result if it would be a guess: if hits differ in their iterations, if some hits did
-//! not end, if the optimiser made several loops of the schedule's loop (each runs a part of it), or
-//! if more iterations are apart (outside of the loop) than unrolling, vectorising and peeling leave
-//! over.
+//! not end, if the optimiser made several loops of the schedule's loop, or if more iterations are
+//! apart (outside of the loop) than unrolling, vectorising and peeling leave over.
 
 use super::{LoopNode, LoopTree};
 
@@ -22,8 +21,7 @@ use super::{LoopNode, LoopTree};
 pub struct Unrolled {
     /// Number of iterations of the schedule's loop in each iteration of this loop.
     pub each: u64,
-    /// Number of iterations of the schedule's loop, per hit, that are not in this loop but before
-    /// or after it.
+    /// Number of iterations of the schedule's loop, per hit, before or after this loop.
     pub apart: u64,
 }
 
@@ -35,8 +33,8 @@ pub fn unrolled(tree: &LoopTree, node: &LoopNode) -> Option<Unrolled> {
     of(scheduled.extent?, counted(node).or(of_text)?).filter(|_| node.all.unended() == 0)
 }
 
-/// Returns the number of iterations of a hit, if all counted hits have the same number. If only the
-/// sum over the hits is known, returns the mean if it is a whole number. It rarely is if hits
+/// Returns the number of iterations of a hit, if all counted hits have the same number. If it is
+/// not known for single hits, a mean that is a whole number counts: it rarely is one if hits
 /// differ.
 fn counted(node: &LoopNode) -> Option<u64> {
     let all = &node.all;
@@ -64,15 +62,14 @@ mod tests {
     #[test]
     fn factors_on_paper() {
         let found = |extent, iterations| of(extent, iterations).map(|of| (of.each, of.apart));
-        // The loop is, case by case: not unrolled; with the first iteration peeled; unrolled by
-        // four; unrolled by three with the first iteration peeled; vectorised by 16 with a rest.
+        // Not unrolled; the first iteration peeled; unrolled by four; unrolled by three with the
+        // first iteration peeled; vectorised by 16 with a rest.
         assert_eq!(found(256, 256), Some((1, 0)));
         assert_eq!(found(256, 255), Some((1, 1)));
         assert_eq!(found(256, 64), Some((4, 0)));
         assert_eq!(found(256, 85), Some((3, 1)));
         assert_eq!(found(260, 16), Some((16, 4)));
-        // Here the optimised loop runs only a part of the schedule's loop, more than the schedule's
-        // loop, and nothing.
+        // The optimised loop runs a part of the schedule's loop, more than it, and nothing.
         assert_eq!(found(256, 170), None);
         assert_eq!(found(8, 64), None);
         assert_eq!(found(8, 0), None);

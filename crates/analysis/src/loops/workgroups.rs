@@ -1,6 +1,5 @@
-//! In mode log, finds the workgroup call of an IREE dispatch in which a start or an end happened. A
-//! recorded start or end does not contain its workgroup. But it happened during a recorded
-//! workgroup call on the same thread.
+//! In mode log, finds the workgroup call of an IREE dispatch in which a start or an end happened:
+//! the recorded call that was running on the same thread.
 
 use std::collections::HashMap;
 
@@ -16,7 +15,6 @@ pub struct Workgroup {
     pub id: Option<[u32; 3]>,
 }
 
-/// A recorded call.
 #[derive(Clone, Copy)]
 struct Call {
     start: u64,
@@ -28,7 +26,7 @@ struct Call {
 type Key = (usize, u32);
 
 /// Returns the workgroup call of each event. `None` if no recorded call was running at that time,
-/// or if the profile's calls were timed with a different clock than its loops.
+/// or if calls and loops were timed with different clocks.
 pub fn workgroups(
     profile: &Profile,
     modules: &[LoopModule],

@@ -12,7 +12,7 @@ use crate::probe::ProbeCost;
 use crate::summary::costs_of;
 use crate::table::compensate;
 
-/// The device that rows of book-keeping calls show for calls that run on no device.
+/// The device that rows of book-keeping calls show for calls without tensors.
 const HOST: &str = "cpu0";
 
 /// The calls that a row contains.
@@ -25,7 +25,7 @@ pub enum OpRowKind {
         arguments: String,
         /// See [`profile::Op::device`].
         device: String,
-        /// Whether the op is asynchronous, so its durations are only the time to launch it.
+        /// Whether the op is asynchronous, so that its durations are the time to launch it.
         asynchronous: bool,
         /// Whether the row is for a range that the program marked with a name.
         range: bool,
@@ -34,43 +34,38 @@ pub enum OpRowKind {
     Bookkeeping {
         /// The common part of the calls' names: `vm.builtin.*`.
         names: String,
-        /// The device; `cpu0` for calls without tensors, in which only the virtual machine itself
-        /// works.
+        /// The device; `cpu0` for calls without tensors.
         device: String,
     },
     /// The gaps between the ops of runs (calls of entry functions).
     Between,
     /// The time of runs before their first op and after the last one.
     Entry,
-    /// Parallel regions that are not inside of an op. This row has no time of its own.
+    /// Parallel regions outside of ops. This row has no time of its own.
     NoOp,
 }
 
-/// One row. Times are in ticks. The time that the recorder added is subtracted, unless the trees
-/// were read with `raw`.
+/// One row. Times are in ticks, without the recorder's time unless the trees were read with `raw`.
 #[derive(Clone, Debug)]
 pub struct OpRow {
     /// The calls that the row contains.
     pub kind: OpRowKind,
-    /// The rank of the row's processes. `None` if the table does not separate ranks, and for
-    /// processes without a rank.
+    /// The rank of the row's processes, if the table separates ranks and the processes have one.
     pub rank: Option<u32>,
-    /// Whether the row's calls are outside of all runs, so that its time belongs to no run.
+    /// Whether the row's calls are outside of all runs.
     pub outside: bool,
     /// Number of calls of ops. In the rows `Between` and `Entry`, number of runs.
     pub calls: u64,
-    /// Number of calls that are inside of other calls of the row. `calls` includes them.
+    /// Number of calls inside of other calls of the row. `calls` includes them.
     pub inner: u64,
-    /// Sum of the durations. If a call is inside of another call of the row, only the outer call is
-    /// included.
+    /// Sum of the durations. A call inside of another call of the row is not added again.
     pub total: Estimate,
     /// Self time.
     pub own: Estimate,
     /// For each counter, the sum of its counts on the threads that called the op, without those of
     /// ops inside. The counts of [`OpRowKind::Between`] are included in [`OpRowKind::Entry`].
     pub counters: Vec<CounterSum>,
-    /// For each counter, the sum of its counts in the op's tasks on other threads, for calls with
-    /// parallel regions.
+    /// For each counter, the sum of its counts in the op's tasks on other threads.
     pub workers: Vec<CounterSum>,
     /// Number of calls with regions.
     pub with_regions: u64,
@@ -90,16 +85,15 @@ pub struct CounterSum {
     /// Sum of the values.
     pub total: u128,
     pub calls: u64,
-    /// What the counter would count in the same number of empty calls, summed over the calls for
-    /// which this is known.
+    /// What the counter would count in the same number of empty calls, over the calls for which
+    /// this is known.
     pub empty: Estimate,
     /// Number of calls for which the count of an empty call is known.
     pub calibrated: u64,
 }
 
 impl CounterSum {
-    /// Adds the value of a call. `empty` is what the recorder added to this value; `None` if that
-    /// was not calibrated.
+    /// Adds the value of a call. `empty` is what the recorder added to it, if that was calibrated.
     fn add(&mut self, value: Option<u64>, empty: Option<Estimate>) {
         let Some(value) = value else { return };
         self.total += u128::from(value);
@@ -115,8 +109,7 @@ impl CounterSum {
         known.then(|| (self.empty.value / self.total as f64).clamp(0.0, 1.0))
     }
 
-    /// Returns the sum without the values of empty calls. If such a value is unknown for some call,
-    /// nothing is subtracted.
+    /// Returns the sum without the values of empty calls, if these are known for all calls.
     pub fn compensated(&self) -> Estimate {
         let empty = (self.calibrated == self.calls).then_some(self.empty);
         let rest = compensate(Estimate::exact(self.total as f64), empty);
@@ -124,7 +117,7 @@ impl CounterSum {
     }
 }
 
-/// The value of a user's collector, added up over the calls that have this value.
+/// The value of a user's collector, added up over the calls that have it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValueSum {
     pub calls: u64,
@@ -132,7 +125,7 @@ pub struct ValueSum {
     pub count: i128,
     /// Sum of the values, if they are numbers other than counts.
     pub sum: f64,
-    /// The text, if all calls have the same text; otherwise `None`.
+    /// The text, if all calls have the same one.
     pub text: Option<String>,
 }
 
@@ -140,7 +133,7 @@ pub struct ValueSum {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RegionSum {
     pub regions: u64,
-    /// Number of regions with missing tasks. The sums of tasks below do not include these regions.
+    /// Number of regions with missing tasks, which the sums of tasks below do not include.
     pub incomplete: u64,
     /// Sum of the durations of all regions.
     pub ticks: u128,
@@ -154,7 +147,7 @@ pub struct RegionSum {
     /// Number of regions with tasks that ran one after the other on one thread.
     pub serial_threads: u64,
     /// For each CPU, number of regions in which tasks of different threads ran one after the other
-    /// on this CPU.
+    /// on it.
     pub serial_cpus: BTreeMap<u32, u64>,
 }
 
@@ -179,7 +172,7 @@ impl RegionSum {
         self.worst = self.worst.into_iter().chain(region.imbalance).max_by(f64::total_cmp);
     }
 
-    /// Returns the sum of the longest tasks divided by the sum of the mean tasks, over all regions.
+    /// Returns the sum of the longest tasks divided by the sum of the mean tasks.
     pub fn imbalance(&self) -> Option<f64> {
         (self.mean_ticks > 0.0).then(|| self.longest_ticks as f64 / self.mean_ticks)
     }
@@ -201,11 +194,10 @@ pub struct OpTable {
     pub runs: u64,
     /// Number of runs that failed.
     pub failed: u64,
-    /// For each name of an op that threw, the number of runs that it ended. Runs for which the op
-    /// is not known are not included.
+    /// For each name of an op that threw, the number of runs that it ended.
     pub threw: BTreeMap<String, u64>,
-    /// Number of calls of book-keeping ops for which no counter was read, although the counters of
-    /// other calls were read.
+    /// Number of calls of book-keeping ops for which no counter was read, although other calls'
+    /// counters were.
     pub uncounted: u64,
     /// Time of the runs that are not inside of another run. It equals the sum of the self times of
     /// all rows inside of runs.
@@ -216,32 +208,28 @@ pub struct OpTable {
     pub ops: u64,
     /// Number of recorded calls of every kind: runs, ops, regions and tasks.
     pub probe_calls: u64,
-    /// The estimated cost of the probes (the recorder's work before and after a call) of the calls
-    /// in `probe_calls`, without [`Self::way_ns`]. `None` if some process was not calibrated.
+    /// The estimated cost of the probes (the recorder's work before and after a call) of these
+    /// calls, without [`Self::way_ns`]. `None` if some process was not calibrated.
     pub probe_ns: Option<f64>,
-    /// An estimate of the time that hosts (such as virtual machines) needed to call the recorder
-    /// before and after each op; see [`crate::ProbeCost::way`]. `None` if it is not known for any
-    /// process, for example because there are too few consecutive ops.
+    /// An estimate of the time that hosts needed to call the recorder before and after each op; see
+    /// [`crate::ProbeCost::way`]. `None` if it is not known for any process.
     pub way_ns: Option<f64>,
-    /// The cost of recording in each process. It is that of all calls, also of those that the
-    /// filter leaves out.
+    /// The cost of recording all calls in each process, also of those that the filter leaves out.
     pub costs: Vec<ProbeCost>,
-    /// The rows of calls of ops, by op, by rank (see [`OpRow::rank`]), and by whether the calls are
-    /// outside of all runs.
+    /// The rows of calls of ops, by op, by rank, and by whether the calls are outside of all runs.
     places: HashMap<(OpId, Option<u32>, bool), usize>,
     /// Whether each row belongs to a single rank.
     by_rank: bool,
 }
 
-/// Returns the rank of a process in a distributed job.
 fn rank_of(profile: &Profile, process: usize) -> Option<u32> {
     Some(profile.processes.get(process)?.job?.rank)
 }
 
 impl OpTable {
-    /// Returns the sum of a counter over the calls of a row, without the values of empty calls. If
-    /// the counter is a clock of processor time, the sum is limited to the row's time, because a
-    /// thread is on a CPU for no longer than its calls take.
+    /// Returns the sum of a counter over the calls of a row, without the values of empty calls. A
+    /// clock of processor time is limited to the row's time, because a thread is on a CPU for no
+    /// longer than its calls take.
     pub fn counter(&self, profile: &Profile, row: &OpRow, counter: usize) -> Estimate {
         let Some(sum) = row.counters.get(counter) else { return Estimate::default() };
         let value = sum.compensated();
@@ -249,8 +237,7 @@ impl OpTable {
             return value;
         }
         let own = match row.kind {
-            // The counters of this row include those of the gaps between ops, so the limit includes
-            // the time of these gaps.
+            // The counters of this row include those of the gaps between ops.
             OpRowKind::Entry => {
                 let of_runs = |other: &&OpRow| {
                     other.kind == OpRowKind::Between
@@ -265,8 +252,7 @@ impl OpTable {
         value.at_most(own.times(profile.timeline.ns_per_tick()))
     }
 
-    /// Returns the index of the row that a call belongs to. `None` for a call that the filter left
-    /// out.
+    /// Returns the index of the row that a call belongs to, unless the filter left the call out.
     pub fn row_of(&self, profile: &Profile, op: &OpCall<'_>) -> Option<usize> {
         let rank = self.by_rank.then(|| rank_of(profile, op.process)).flatten();
         self.places.get(&(op.op, rank, op.run.is_none())).copied()
@@ -325,7 +311,7 @@ impl OpTable {
             table.uncounted += uncounted[process];
             let timed = uncounted[process] + silent[process];
             // If the filter leaves out some calls, the cost is reduced in proportion. Profiles of
-            // earlier versions have no calibration for calls that were only timed.
+            // earlier versions have no calibration for calls that were timed without counters.
             let ns = known.and_then(|cost| {
                 let uncounted = if timed > 0 { cost.uncounted_call_ns? } else { 0.0 };
                 let counted = cost.counted_call_ns() * (calls - timed) as f64;
@@ -343,8 +329,8 @@ impl OpTable {
     }
 }
 
-/// The columns for values of users' collectors, by name and kind. The same value may have a
-/// different key id in each process.
+/// The columns for values of users' collectors, by name and kind. A value may have another key id
+/// in each process.
 type ValueColumns = (Vec<(String, ValueKind)>, HashMap<(usize, u32), usize>);
 
 fn value_columns(profile: &Profile) -> ValueColumns {
@@ -369,19 +355,17 @@ struct Adder<'a> {
     counters: usize,
     columns: ValueColumns,
     by_kind: HashMap<(OpRowKind, Option<u32>, bool), usize>,
-    /// The rows of the ops around the last call, which may contain the next one. The row of the
-    /// outermost op is first.
+    /// The rows of the ops around the last call, the outermost first.
     around: Vec<usize>,
     /// For each row, the number of its calls that are in `around`.
     inside: Vec<u32>,
     calls: Vec<u64>,
-    /// Number of calls of book-keeping ops that were only timed.
+    /// Number of calls of book-keeping ops that were timed without counters.
     uncounted: Vec<u64>,
-    /// Number of parallel regions or tasks that were only timed.
+    /// Number of parallel regions or tasks that were timed without counters.
     silent: Vec<u64>,
-    /// For each process, whether it has a host whose regions are only timed.
+    /// For each process, whether it has a host whose regions are timed without counters.
     times_regions_only: Vec<bool>,
-    /// For each process, the values of an empty call.
     empty: Vec<Option<&'a EmptyCall>>,
     table: OpTable,
 }
@@ -452,7 +436,6 @@ impl Adder<'_> {
         Some(together(own, outside.times(inside.into())))
     }
 
-    /// Adds the counter values of a call to a row.
     fn count(&mut self, row: usize, process: usize, values: &[Option<u64>], inside: u32) {
         for (counter, value) in values.iter().enumerate() {
             let empty = self.empty(process, counter, inside);
@@ -465,7 +448,7 @@ impl Adder<'_> {
     fn regions(&mut self, row: usize, process: usize, regions: &[Region]) {
         for region in regions {
             self.calls[process] += 1 + region.tasks.len() as u64;
-            // For some hosts, regions are only timed, and so is the task on the thread that
+            // For some hosts, regions have no counters, and neither has the task on the thread that
             // launched the region. Their counts are part of the op's counts.
             if self.counters > 0 && self.times_regions_only[process] {
                 let silent = |task: &&Task| task.counters.iter().all(Option::is_none);
@@ -568,8 +551,7 @@ impl ValueSum {
             ValueKind::Count => self.count += i128::from(bits as i64),
             ValueKind::Duration | ValueKind::Percent | ValueKind::Ratio => {
                 let value = f64::from_bits(bits);
-                // A value that is not finite is treated as unknown, because JSON cannot represent
-                // it.
+                // JSON cannot represent a value that is not finite.
                 if !value.is_finite() {
                     return;
                 }

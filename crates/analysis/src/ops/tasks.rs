@@ -8,12 +8,11 @@ use crate::amounts::Brackets;
 
 use super::{OpTrees, Region, Serial, Task};
 
-/// The tasks of a profile.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     /// Sorted by process, region and number.
     all: Vec<Recorded>,
-    /// The counter values of all tasks. Each task has as many values as the profile has counters.
+    /// The counter values of all tasks, as many for each as the profile has counters.
     values: Vec<u64>,
     counters: usize,
 }
@@ -34,8 +33,8 @@ struct Recorded {
     values: usize,
 }
 
-/// Appends the counter values of call `i`; an unknown value is 0. Returns a number in which bit *i*
-/// is set if the value of counter *i* is known.
+/// Appends the counter values of call `i`; an unknown value is 0. Bit *i* of the result is set if
+/// the value of counter *i* is known.
 pub(super) fn counters_of(
     profile: &Profile,
     columns: &Columns,
@@ -122,8 +121,7 @@ impl Tasks {
         })
     }
 
-    /// Returns `base` together with the recorded tasks of the region with this number. `base` is
-    /// the region as its own call describes it, without tasks.
+    /// Returns `base`, a region without tasks, together with the recorded tasks of this number.
     pub fn region(&self, process: usize, number: Option<u64>, base: Region, cpus: u32) -> Region {
         let Some(number) = number else { return base };
         let key = (process as u32, number);
@@ -157,8 +155,8 @@ impl Tasks {
 }
 
 /// Returns how tasks ran one after the other, if they used fewer threads or CPUs than the smaller
-/// of the number of tasks and the number of processors. `None` if they did not. `cpus` is the
-/// number of logical processors; 0 if it is not known.
+/// of the number of tasks and the number of processors. `cpus` is the number of logical processors;
+/// 0 if it is not known.
 fn serial(tasks: &[Task], cpus: u32) -> Option<Serial> {
     let room = match cpus {
         0 => tasks.len(),

@@ -13,8 +13,8 @@ use crate::amounts::{parts, ticks};
 use super::tasks::counters_of;
 use super::{Amount, OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall};
 
-/// A call in memory. A pair like `children` is a range of indices in the list of the same name in
-/// the [`Arena`].
+/// A call in memory. A pair like `children` is a range of indices in the list of that name in the
+/// [`Arena`].
 #[derive(Clone, Debug)]
 struct Node {
     op: OpId,
@@ -31,7 +31,6 @@ struct Node {
     failed_op: Option<OpId>,
     forward: Option<OpId>,
     drawn: Drawn,
-    /// The class of the node's bracket.
     class: Option<u32>,
     /// The time that the recorder added to the node's duration, in units of
     /// 1/[`crate::amounts::PARTS`] tick.
@@ -48,7 +47,7 @@ impl Node {
 #[derive(Debug, Default)]
 struct Arena {
     nodes: Vec<Node>,
-    /// The counter values of all calls. Each call has as many values as the profile has counters.
+    /// The counter values of all calls, as many for each as the profile has counters.
     values: Vec<u64>,
     children: Vec<usize>,
     users: Vec<(u32, u64)>,
@@ -67,8 +66,8 @@ impl Arena {
         self.last_end = 0;
     }
 
-    /// Returns the time that the recorder added to a call with these children ([`crate::forest`]
-    /// explains it).
+    /// Returns the time that the recorder added to a call with these children; see
+    /// [`crate::forest`].
     fn taken(&self, trees: &OpTrees<'_>, class: Option<u32>, duration: u64, from: usize) -> u64 {
         let children = || self.children[from..].iter().map(|child| &self.nodes[*child]);
         let inner = children().map(Node::duration).fold(0, u64::saturating_add);
@@ -79,7 +78,6 @@ impl Arena {
         own_taken.saturating_add(inside).min(parts(duration))
     }
 
-    /// Adds the next call of the thread.
     fn add(&mut self, trees: &OpTrees<'_>, columns: &Columns, i: usize) {
         let ops = &trees.profile.ops;
         let Some(op) = ops.of(columns.process, columns.export[i]) else { return };
@@ -139,7 +137,6 @@ impl Arena {
     }
 }
 
-/// Visits the trees of one thread after the other.
 struct Shower<'a, 'p, V> {
     trees: &'a OpTrees<'p>,
     filter: &'a OpFilter,
@@ -199,7 +196,7 @@ pub(super) fn visit(trees: &OpTrees<'_>, filter: &OpFilter, visitor: &mut impl O
             (shower.process, shower.thread) = (process, thread);
             for page in 0..t.headers().len() {
                 let columns = decoder.decode(PageKey { process, thread, page });
-                // For each call, compute the earliest start of the calls after it.
+                // For each call, the earliest start of the calls after it.
                 later.clear();
                 let mut earliest = trees.later[process][thread][page];
                 for begin in columns.start_ticks.iter().rev() {
@@ -219,7 +216,6 @@ pub(super) fn visit(trees: &OpTrees<'_>, filter: &OpFilter, visitor: &mut impl O
 }
 
 impl<V: OpVisitor> Shower<'_, '_, V> {
-    /// Visits every selected tree of the arena, and empties the arena.
     fn show(&mut self, arena: &mut Arena) {
         for root in &arena.open {
             if self.wants(&arena.nodes[*root]) {
@@ -258,8 +254,8 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         }
     }
 
-    /// Finds the ops and runs directly inside of a call, sorted by start, and its regions. If the
-    /// call is a region itself, it is also one of the found regions.
+    /// Finds the ops and runs directly inside of a call, sorted by start, and its regions. A region
+    /// is also one of its own regions.
     fn look_inside(&mut self, arena: &Arena, at: usize) {
         self.inner.clear();
         self.regions.clear();
@@ -301,8 +297,8 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
 
     /// Computes the counters of a call, with and without those of the calls inside of it. If a part
     /// is not known, the result is not known either. Book-keeping ops are an exception, because the
-    /// recorder reads no counters around them: what a book-keeping op counts is included in the
-    /// counts of the call around it, except for the counts of the ops that it calls.
+    /// recorder reads no counters around them: their counts are included in those of the call
+    /// around them, except for the counts of the ops that they call.
     fn read_counters(&mut self, arena: &Arena, at: usize) {
         let values = |at: usize| {
             let (known, from) = (arena.nodes[at].known, at * self.counters);
@@ -333,10 +329,9 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         op.is_some_and(|op| op.bookkeeping)
     }
 
-    /// Returns two values. The first is the part of a call's subtracted time that was not
-    /// subtracted from the ops and runs directly inside of it, in units of
-    /// 1/[`crate::amounts::PARTS`] tick. The second is the number of calls directly inside whose
-    /// counters were read.
+    /// Returns the part of a call's subtracted time that was not subtracted from the ops and runs
+    /// directly inside of it, in units of 1/[`crate::amounts::PARTS`] tick. Also returns the number
+    /// of calls directly inside whose counters were read.
     fn own_taken(&self, arena: &Arena, at: usize) -> (u64, u32) {
         let inner = || self.inner.iter().map(|child| &arena.nodes[*child]);
         let taken = inner().map(|child| child.taken).fold(0, u64::saturating_add);

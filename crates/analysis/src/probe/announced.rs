@@ -1,6 +1,5 @@
-//! Estimates the cost of announcing ops: the host calls the recorder before and after each op. The
-//! cost consists of the time that the host needs, and the time of other threads that wait
-//! meanwhile.
+//! Estimates the cost of announcing ops: the time of the host to call the recorder before and after
+//! each op, and the time of other threads that wait meanwhile.
 //!
 //! As soon as PyTorch has an observer, it does more work for each op: it creates an object, looks
 //! up the observers, and calls ours before and after the op. No bracket (the measured work of the
@@ -15,11 +14,11 @@
 //!
 //! While the launching thread is in the recorder, OpenMP's threads wait for its next region. At
 //! first they do not sleep, but keep using their processors. So each nanosecond of the launching
-//! thread costs another nanosecond for each thread that waits in this way. The average number of
-//! such threads is computed from processor times: the workers' processor time outside of their
-//! tasks, divided by the launching thread's processor time outside of its own tasks. Wall time
-//! cannot be used for this: when the launching thread sleeps, for example until its data is there,
-//! it is not in the recorder, and its workers soon sleep as well.
+//! thread costs another one for each thread that waits in this way. The average number of such
+//! threads is computed from processor times: the workers' processor time outside of their tasks,
+//! divided by the launching thread's processor time outside of its own tasks. Wall time cannot be
+//! used for this: when the launching thread sleeps, for example until its data is there, it is not
+//! in the recorder, and its workers soon sleep as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,16 +31,15 @@ use super::sum;
 use crate::estimate::Estimate;
 use crate::threads::ThreadTime;
 
-/// The cost of announcing an op as a multiple of the measured time. The measurement misses two
-/// causes of cost. PyTorch's dispatcher has separate code for calling an observer for each
-/// signature of an op, and announcing displaces data from the processor's caches. The factor was
-/// measured in a training loop that alternated between steps with an observer that does nothing and
-/// steps without one. On a busy machine, an op cost 582 ns (± 238) where the measured time was
-/// 540 ns; otherwise, it cost 202 ns (± 57) where the measured time was 227 ns.
+/// The cost of announcing an op as a multiple of the measured time, which misses two causes of
+/// cost. PyTorch's dispatcher has separate code for calling an observer for each signature of an
+/// op, and announcing displaces data from the processor's caches. The factor was measured in a
+/// training loop that alternated between steps with an observer that does nothing and steps without
+/// one. On a busy machine, an op cost 582 ns (± 238) where the measured time was 540 ns; otherwise,
+/// it cost 202 ns (± 57) where the measured time was 227 ns.
 const OF_MEASURED: Estimate = Estimate { value: 1.1, low: 0.8, high: 1.5 };
 
-/// The lower end of the waiting time: at least this part of the computed time is believed to be
-/// caused by the recorder.
+/// The lower end of the waiting time, as a part of the computed time.
 const LEAST_WAITING: f64 = 0.5;
 
 /// Returns the time that PyTorch needed to announce all ops of a process, in ns. `None` if too few
@@ -53,8 +51,7 @@ pub(super) fn announcing(
 ) -> Option<Estimate> {
     let line = &profile.timeline;
     let of = profile.processes.get(process)?;
-    // The last frame that a thread wrote about announcements contains everything that its earlier
-    // frames contain.
+    // The last frame of a thread contains everything that its earlier frames contain.
     let last: BTreeMap<u32, &Brackets> = of.announced.iter().map(|b| (b.thread_uid, b)).collect();
     let longest = LONGEST_NS / line.ns_per_tick();
     let half = |half: fn(&Brackets) -> &Histogram| mean(last.values().map(|b| half(b)), longest);
@@ -68,8 +65,8 @@ pub(super) fn announcing(
 }
 
 /// Returns the number of ops that were announced by a host with `program_between_ops`, such as
-/// PyTorch. The recorder measures announcements only for such hosts. In a run with a budget, this
-/// includes ops that were only counted.
+/// PyTorch, whose announcements the recorder measures. In a run with a budget, this includes ops
+/// that were only counted.
 fn ops(profile: &Profile, process: usize, in_place: &InPlace) -> u64 {
     let recorded = || in_place.threads(process).map(|(_, kinds)| kinds.announced).sum();
     if profile.manifest.budget.is_none() {
@@ -86,10 +83,10 @@ fn ops(profile: &Profile, process: usize, in_place: &InPlace) -> u64 {
 
 /// Returns the processor time that waiting threads used because the recorder lengthened the
 /// program's calls by `ns`. `None` if no thread runs tasks of other threads' regions, or if the
-/// processor times of such threads are not known, for example because no call was timed.
+/// processor times of such threads are not known.
 ///
-/// In a run with a budget, the time in tasks is estimated from the tasks that were timed. The
-/// uncertainty of this estimate is included in the result.
+/// In a run with a budget, the time in tasks is estimated from the timed tasks. The result includes
+/// the uncertainty of this estimate.
 pub(super) fn waiting(
     profile: &Profile,
     process: usize,
@@ -130,8 +127,7 @@ pub(super) fn waiting(
     })
 }
 
-/// Returns the number of calls of a thread that were counted, timed or not. 0 in a run without a
-/// budget.
+/// Returns the number of calls of a thread that were counted, timed or not. 0 without a budget.
 fn calls_of(profile: &Profile, process: usize, thread: usize) -> u64 {
     let threads = profile.processes.get(process).map(|of| &of.threads);
     let Some(thread) = threads.and_then(|threads| threads.get(thread)) else { return 0 };
@@ -140,15 +136,13 @@ fn calls_of(profile: &Profile, process: usize, thread: usize) -> u64 {
     own.map(CountedCalls::seen).fold(0, u64::saturating_add)
 }
 
-/// Returns `used` minus the time in tasks.
 fn rest(used: f64, tasks: Estimate) -> Estimate {
     let less = |tasks: f64| (used - tasks).max(0.0);
     Estimate { value: less(tasks.value), low: less(tasks.high), high: less(tasks.low) }
 }
 
-/// Returns whether some thread runs tasks of other threads' regions, so that it waits for these
-/// threads. Tasks that were only counted are considered as well. If two or more threads have
-/// counted tasks, some of them are assumed to work for another thread.
+/// Whether some thread runs tasks of other threads' regions, so that it waits for these threads. If
+/// two or more threads have counted tasks, some of them are assumed to work for another thread.
 pub(super) fn waits(profile: &Profile, process: usize, in_place: &InPlace) -> bool {
     let role = |export: u32| {
         let op = profile.ops.of(process, export).and_then(|op| profile.ops.get(op));
@@ -161,9 +155,8 @@ pub(super) fn waits(profile: &Profile, process: usize, in_place: &InPlace) -> bo
 }
 
 /// Returns the processor time that a thread used outside of tasks, in ns. `tasks` is the time in
-/// the tasks that were timed, or an estimate for all tasks. If the time in calls is not known,
-/// because some calls were only counted and some are nested, the result's interval is from 0 to the
-/// whole processor time.
+/// the timed tasks, or an estimate for all tasks. If the time in calls is not known, the interval
+/// is from 0 to the whole processor time.
 fn waited_ns(time: &ThreadTime, tasks: Estimate) -> Option<Estimate> {
     let used = time.cpu_ns?;
     if time.dispatch_known {

@@ -1,14 +1,13 @@
-//! Computes the cost of a bracket (the recorder's work before and after a call). The cost is
-//! measured with empty calls (the calibration), and corrected by the times of brackets around the
-//! program's own calls.
+//! Computes the cost of a bracket (the recorder's work before and after a call). It is measured
+//! with empty calls (the calibration), and corrected by the times of brackets around the program's
+//! own calls.
 //!
 //! ```text
 //!  in the program = calibrated + (timed in the program − timed in the calibration)
 //! ```
 //!
-//! Both in the program and in the calibration, the timed part of a bracket does not include the
-//! jump to the recorder, and the reading of the clock that times the bracket
-//! ([`profile::brackets`]).
+//! In both, the timed part of a bracket does not include the jump to the recorder, and the reading
+//! of the clock that times the bracket ([`profile::brackets`]).
 
 use std::collections::BTreeMap;
 
@@ -20,17 +19,18 @@ use super::in_place::InPlace;
 use crate::empty::calibration;
 use crate::estimate::Estimate;
 
-/// A bracket that took longer than this is assumed to have been interrupted, and is left out.
+/// A bracket that took longer than this, in ns, is assumed to have been interrupted, and is left
+/// out.
 pub(super) const LONGEST_NS: f64 = 20_000.0;
 /// Half the width of a 95 % interval of a mean, in standard errors.
 const NORMAL_95: f64 = 1.96;
 /// If no times from the program are known, a bracket is assumed to take at most this many times as
-/// long there as in the calibration. The factor was measured for brackets that only time calls,
-/// with cold caches. With counters, it is smaller.
+/// long there as in the calibration. Measured for brackets without counters, with cold caches. With
+/// counters, it is smaller.
 const COLD: f64 = 2.0;
 
 /// The part of a bracket without counters that is never timed: the jump to the recorder, and the
-/// reading of the clock that times the bracket. In a measurement, this part took 20 ns.
+/// reading of the clock that times the bracket. Measured: 20 ns.
 const NEVER_TIMED_NS: Estimate = Estimate { value: 20.0, low: 10.0, high: 40.0 };
 
 /// The cost of a bracket in a process, in ticks.
@@ -41,8 +41,8 @@ pub(super) struct Bracket {
     pub calibrated: f64,
 }
 
-/// Returns the host whose brackets determine the cost in a process. If there are several hosts, it
-/// is the one whose brackets have the largest part that is not timed.
+/// Returns the host whose brackets determine the cost in a process: of several hosts, the one whose
+/// brackets have the largest part that is not timed.
 pub(super) fn host(process: &Process) -> Option<&Host> {
     process.seen_hosts().max_by_key(|host| host.unseen[0])
 }
@@ -114,20 +114,17 @@ fn calibrated(process: &Process, known: &Calibration) -> Estimate {
     }
 }
 
-/// Returns the mean time of the bracket's part before a call, and of its part after a call, over
-/// all threads. With `rehearsed`, these are the times of the calibration's empty calls. `None` if
-/// there are too few times.
+/// Returns the mean times of the bracket's parts before and after a call, over all threads. With
+/// `rehearsed`, of the calibration's empty calls. `None` if there are too few times.
 fn pool(process: &Process, mask: u32, rehearsed: bool, longest: f64) -> Option<[Estimate; 2]> {
-    // The last frame that a thread wrote about its brackets contains everything that its earlier
-    // frames contain.
+    // The last frame of a thread contains everything that its earlier frames contain.
     let of = process.brackets.iter().filter(|b| b.counters == mask && b.rehearsed == rehearsed);
     let last: BTreeMap<u32, &Brackets> = of.map(|b| (b.thread_uid, b)).collect();
     let half = |half: fn(&Brackets) -> &Histogram| mean(last.values().map(|b| half(b)), longest);
     Some([half(|b| &b.before)?, half(|b| &b.after)?])
 }
 
-/// Returns the mean over several histograms with its interval. `None` if they contain too few
-/// times.
+/// Returns the mean over several histograms with its interval. `None` for too few times.
 pub(super) fn mean<'a>(all: impl Iterator<Item = &'a Histogram>, longest: f64) -> Option<Estimate> {
     let (mut n, mut sum, mut squares) = (0u64, 0.0, 0.0);
     for (bucket, count) in all.flat_map(|histogram| &histogram.0) {

@@ -1,6 +1,5 @@
-//! Computes facts about the cost of probes from the recorded calls: the time that readings of
-//! counters took, the time between the ops of a virtual machine, and the kinds of calls of each
-//! thread.
+//! Computes facts about the cost of probes from the recorded calls: the time of readings of
+//! counters, the time between the ops of a virtual machine, and the kinds of calls of each thread.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +11,6 @@ use super::kinds::{self, Kinds, OfPage, Parallel};
 use crate::amounts::Brackets;
 use crate::empty::{EmptyCall, Place, calibration};
 
-/// Facts about the cost of probes, from the recorded calls.
 #[derive(Debug, Default)]
 pub(crate) struct InPlace {
     /// The times of readings, by process and set of counters.
@@ -21,12 +19,11 @@ pub(crate) struct InPlace {
     uncounted: HashMap<(usize, u32), u64>,
     /// Times in ticks from the end of one op to the start of the next, by process.
     gaps: HashMap<usize, Gaps>,
-    /// The kinds of calls of each page. [`InPlace::joined`] empties this.
+    /// The kinds of calls of each page, until [`InPlace::joined`].
     pages: BTreeMap<PageKey, OfPage>,
-    /// The kinds of calls of each thread, by process and thread. [`InPlace::joined`] computes this.
+    /// The kinds of calls of each thread, by process and thread, from [`InPlace::joined`].
     threads: HashMap<(usize, usize), Kinds>,
-    /// Whether the profile has ops of hosts, such as virtual machines. `None` until this has been
-    /// determined.
+    /// Whether the profile has ops of hosts. `None` until this has been determined.
     has_ops: Option<bool>,
 }
 
@@ -39,27 +36,23 @@ struct Reading {
     squares: f64,
 }
 
-/// Times from the end of one op to the start of the next.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gaps {
     ops: u64,
     /// Number of gaps that are shorter than [`LONGEST_GAP_NS`].
     gaps: u64,
-    /// Sum of the ticks of these gaps.
     ticks: u64,
 }
 
-/// A reading that takes longer than this is not used, and neither is the reading of a call that
-/// takes longer than [`LONGEST_CALL_NS`]: something else happened meanwhile, or the different rates
-/// of the clocks matter.
+/// A reading that takes longer than this is not used, and neither is that of a call that takes
+/// longer than [`LONGEST_CALL_NS`]: something else happened meanwhile, or the different rates of
+/// the clocks matter.
 const LONGEST_READING_NS: f64 = 20_000.0;
-/// A gap that is longer than this is not used, because the machine did more in it than to step from
-/// one op to the next.
+/// In a longer gap, the machine did more than to step from one op to the next.
 const LONGEST_GAP_NS: f64 = 5_000.0;
 const LONGEST_CALL_NS: f64 = 1_000_000.0;
 
 impl InPlace {
-    /// Adds the calls of a page.
     pub fn add(&mut self, columns: &Columns, profile: &Profile) {
         let Some(header) = columns.header() else { return };
         let line = &profile.timeline;
@@ -95,7 +88,6 @@ impl InPlace {
         self.add_gaps(columns, profile);
     }
 
-    /// Adds the times between consecutive ops, and the kinds of calls.
     fn add_gaps(&mut self, columns: &Columns, profile: &Profile) {
         let ops = &profile.ops;
         let is_any = || ops.all().iter().any(|op| op.role == Role::Op);
@@ -133,7 +125,6 @@ impl InPlace {
         self.pages.insert(key, OfPage::new(kinds, &parallel));
     }
 
-    /// Adds what another worker has computed.
     pub fn merge(&mut self, other: Self) {
         for (key, more) in other.readings {
             let sum = self.readings.entry(key).or_default();
@@ -153,7 +144,7 @@ impl InPlace {
         }
     }
 
-    /// Joins the pages of each thread. This must be called after the calls of all pages were added.
+    /// Joins the pages of each thread. Must be called after the calls of all pages were added.
     pub fn joined(mut self, profile: &Profile) -> Self {
         self.threads = kinds::join(profile, std::mem::take(&mut self.pages));
         self
@@ -166,13 +157,13 @@ impl InPlace {
         of.map(|((_, thread), kinds)| (*thread, *kinds))
     }
 
-    /// Returns the number of calls in this process for which no counter was read, although their
-    /// thread had the counters of this set.
+    /// Returns the number of calls for which no counter was read, although their thread had the
+    /// counters of this set.
     pub(super) fn uncounted(&self, process: usize, counters: u32) -> u64 {
         self.uncounted.get(&(process, counters)).copied().unwrap_or(0)
     }
 
-    /// Returns the time of a bracket's readings in the program as a multiple of their time in the
+    /// Returns the time of a bracket's readings in the program as a multiple of that in the
     /// calibration. At least 1; 1 if too few times are known.
     pub(super) fn ratio(&self, process: usize, known: &Calibration, ns_per_tick: f64) -> f64 {
         let calibrated = known.spread.as_ref().and_then(|spread| {
@@ -188,8 +179,8 @@ impl InPlace {
         }
     }
 
-    /// Returns how long readings of counters took in a process, in the program and in the
-    /// calibration. `None` if too few calls are known.
+    /// Returns how long readings of counters took in the program and in the calibration. `None` if
+    /// too few calls are known.
     pub fn place(
         &self,
         profile: &Profile,
@@ -206,8 +197,7 @@ impl InPlace {
         (calibrated_ns > 0.0).then_some(Place { reading_ns, deviation_ns, calibrated_ns })
     }
 
-    /// Returns the brackets of all classes of a profile, corrected by the times of readings in the
-    /// program.
+    /// Returns the brackets of all classes, corrected by the times of readings in the program.
     pub fn brackets(&self, profile: &Profile) -> Brackets {
         let mut brackets = Brackets::new(profile, false);
         brackets.place(profile, |process, mask, empty| self.place(profile, process, mask, empty));
@@ -222,7 +212,6 @@ impl InPlace {
     }
 }
 
-/// Computes the facts from the calls of a whole profile.
 pub(crate) fn in_place(profile: &Profile, workers: usize) -> InPlace {
     let add = |found: &mut InPlace, columns: &Columns| found.add(columns, profile);
     let (states, _) = profile.visit(workers, InPlace::default, add);

@@ -8,8 +8,8 @@
 //!
 //! A page contains calls in the order of their ends, so the code goes through them backwards. A
 //! region or a task that begins after the earliest start seen so far is inside of a later region or
-//! task. Pages are read in any order and joined afterwards. A page is read again only if a region
-//! or a task of a later page contains some of its calls.
+//! task. Pages are read in any order and joined afterwards. A page is read again if a region or a
+//! task of a later page contains some of its calls.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -33,7 +33,7 @@ pub(super) struct Kinds {
     pub regions: u64,
     /// Number of the regions that are not inside of another region or task of the same thread.
     outer_regions: u64,
-    /// Number of tasks that are not inside of a region or task of the same thread. Another thread
+    /// Number of tasks that are not inside of a region or task of the same thread: another thread
     /// launched them.
     outer_tasks: u64,
     /// The time in tasks, in ticks.
@@ -43,14 +43,14 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
-    /// Makes the numbers for this many recorded calls. The numbers of ops, regions and tasks are 0.
+    /// Makes the numbers for this many recorded calls, without ops, regions and tasks.
     pub fn of_calls(calls: usize) -> Self {
         Self { all: calls as u64, ..Self::default() }
     }
 
     /// Whether the thread works on regions of other threads more often than it launches regions.
-    /// Regions that it launches inside of its tasks are not considered; there may even be more such
-    /// regions than tasks.
+    /// Regions that it launches inside of its tasks do not count; there may be more of them than
+    /// tasks.
     pub fn works_for_others(&self) -> bool {
         self.outer_tasks > self.outer_regions
     }
@@ -72,7 +72,6 @@ impl Kinds {
     }
 }
 
-/// A region or a task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parallel {
     is_task: bool,
@@ -94,8 +93,7 @@ impl Parallel {
     }
 }
 
-/// The earliest start of the regions and tasks that end later than the calls at hand: `any` for
-/// regions and tasks, `task` for tasks only.
+/// The earliest start of the regions and tasks that end later than the calls at hand.
 #[derive(Clone, Copy, Debug)]
 struct Earliest {
     any: u64,
@@ -103,11 +101,9 @@ struct Earliest {
 }
 
 impl Earliest {
-    /// The value if no region and no task ends later.
     const NONE: Self = Self { any: u64::MAX, task: u64::MAX };
 }
 
-/// The calls of one page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OfPage {
     kinds: Kinds,
@@ -117,8 +113,8 @@ pub(super) struct OfPage {
 }
 
 impl OfPage {
-    /// Makes the numbers of a page. `kinds` contains the numbers that do not depend on nesting.
-    /// `parallel` contains the page's regions and tasks, sorted by end.
+    /// Makes the numbers of a page. `kinds` has the numbers that do not depend on nesting.
+    /// `parallel` has the page's regions and tasks, sorted by end.
     pub fn new(kinds: Kinds, parallel: &[Parallel]) -> Self {
         let latest = parallel.iter().map(|call| call.begin).max();
         let mut page = Self { kinds, earliest: Earliest::NONE, latest };
@@ -141,8 +137,8 @@ impl OfPage {
                 earliest.task = call.begin;
                 let (ticks, weight) = (call.ticks as f64, call.weight as f64);
                 kinds.task_ticks += weight * ticks;
-                // This is the variance of the estimator of Horvitz and Thompson: each call is
-                // sampled independently with the probability 1 / weight.
+                // The variance of the estimator of Horvitz and Thompson: each call is sampled
+                // independently with the probability 1 / weight.
                 kinds.variance += weight * (weight - 1.0) * ticks * ticks;
             }
         }
@@ -150,7 +146,6 @@ impl OfPage {
     }
 }
 
-/// Joins the pages of each thread.
 pub(super) fn join(
     profile: &Profile,
     pages: BTreeMap<PageKey, OfPage>,
@@ -171,7 +166,6 @@ pub(super) fn join(
     threads
 }
 
-/// Returns the regions and tasks of a page.
 fn parallel(columns: &Columns, profile: &Profile) -> Vec<Parallel> {
     let role = |export: u32| {
         let op = profile.ops.of(columns.process, export).and_then(|op| profile.ops.get(op));

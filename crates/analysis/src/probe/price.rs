@@ -22,8 +22,7 @@ pub struct Price {
     pub after: Estimate,
     /// The time that hosts needed to announce ops. `None` if it is not known for any process.
     pub way: Option<Estimate>,
-    /// Whether a part of `way` was computed from steps of the program with and without announced
-    /// ops.
+    /// Whether a part of `way` comes from steps of the program with and without announced ops.
     pub way_by_steps: bool,
     /// The time of threads that waited while others were in the recorder. `None` if it is not known
     /// for any process.
@@ -34,8 +33,8 @@ pub struct Price {
     pub hits: Hits,
     /// Number of context switches of threads that have counters.
     pub switches: u64,
-    /// The time that counters added to the context switches in `switches`. `None` if it is not
-    /// known for some process.
+    /// The time that counters added to these context switches. `None` if it is not known for some
+    /// process.
     pub switched: Option<Estimate>,
     /// The cost of flushing pages.
     pub flush_ns: f64,
@@ -46,9 +45,7 @@ pub struct Price {
     pub total: Estimate,
     /// The cost as a part of the processor time that the program would have used without recording.
     pub of_program: Option<Estimate>,
-    /// The cost of the calls as a part of the processor time that the program would have used
-    /// without recording. Costs that recording has even if nothing is timed, such as starting, are
-    /// left out.
+    /// Like `of_program`, for the part of the cost that grows with the number of timed calls.
     pub of_program_by_calls: Option<f64>,
     /// The cost as a part of the processor time that was used, which includes recording.
     pub of_used: Option<f64>,

@@ -17,14 +17,13 @@ use crate::estimate::Estimate;
 
 /// With fewer steps of one of the two kinds than this, there is no estimate.
 const FEWEST: u64 = 10;
-/// The factor in the formula of e at the beginning of this file.
+/// The factor in the formula of e at the top.
 const ERROR: f64 = 1.2533 * 1.4826;
 /// The quantile of the normal distribution for a two-sided 95 % interval.
 const Z: f64 = 1.96;
 
-/// Estimates the cost of announcing ops, in ns. The result is the additional time of the steps with
-/// announced ops, minus `others`, the cost of brackets and counting. `None` if there are too few
-/// steps.
+/// Estimates the cost of announcing ops, in ns: the additional time of the steps with announced
+/// ops, minus `others`, the cost of brackets and counting. `None` if there are too few steps.
 pub(super) fn way(steps: Option<&Steps>, others: Estimate) -> Option<Estimate> {
     let of = steps.filter(|of| of.seen_timed.min(of.away_timed) >= FEWEST)?;
     let each = of.seen_ns as f64 - of.away_ns as f64;

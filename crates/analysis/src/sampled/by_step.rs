@@ -33,14 +33,13 @@ pub(super) struct ByStep {
     is_any: bool,
     /// Whether any of the added intervals is not known.
     is_unknown: bool,
-    /// The distance from the estimated number of calls to the lower end of the interval.
+    /// The distance from the number of calls to the lower end of the interval.
     below: f64,
-    /// The distance from the estimated number of calls to the upper end of the interval.
+    /// The distance from the number of calls to the upper end of the interval.
     above: f64,
 }
 
 impl ByStep {
-    /// Adds the uncertainty of the calls of an export on a thread.
     pub fn add(&mut self, of: Option<&CountedSteps>) {
         let Some(of) = of else { return };
         self.is_any = true;
@@ -61,8 +60,7 @@ impl ByStep {
         self.is_any.then_some(Estimated { value, interval })
     }
 
-    /// Widens the interval of a sum over `calls` calls, if this number of calls is itself an
-    /// estimate.
+    /// Widens the interval of a sum over `calls` calls, if this number of calls is an estimate.
     pub fn widen(&self, sum: Estimated, calls: u64) -> Estimated {
         if !self.is_any || calls == 0 {
             return sum;
@@ -78,17 +76,16 @@ impl ByStep {
     }
 }
 
-/// Returns the number of calls of an export on a thread, with its interval. `None` if the number is
-/// exact.
+/// Returns the number of calls of an export on a thread, with its interval. `None` if it is exact.
 pub fn calls_of(of: &CountedCalls) -> Option<Estimated> {
     let mut one = ByStep::default();
     one.add(of.steps.as_ref());
     one.calls(of.calls)
 }
 
-/// The smallest m, the effective number of steps in the sample, for which there is an interval. The
-/// limit was found by simulation (`tests/coverage.rs`): if one step in ten makes ten times as many
-/// calls, intervals from 30 steps contain the true number in only half of all cases.
+/// The smallest m, the effective number of steps in the sample, for which there is an interval.
+/// Found by simulation (`tests/coverage.rs`): if one step in ten makes ten times as many calls,
+/// intervals from 30 steps contain the true number in only half of all cases.
 const FEWEST: f64 = 60.0;
 /// The degrees of freedom of an interval that does not come from a sample's variance.
 const MANY: f64 = 1e9;
@@ -116,7 +113,7 @@ fn interval(of: &CountedSteps) -> Option<Estimate> {
     let freedom = if variance > 0.0 { m - 1.0 } else { MANY };
     let steps = away + m;
     let part = away / steps;
-    // This is the third central moment of a number of calls that is 0 in most steps.
+    // The third central moment of a number of calls that is 0 in most steps.
     let third = variance * variance / mean;
     let skew = steps.powi(3) * part * (2.0 * part - 1.0) * third / (m * m);
     let variance = variance * away * steps / m + doubt * doubt;
@@ -168,7 +165,7 @@ mod tests {
         );
         let open = interval(&CountedSteps { is_open: true, ..of }).expect("an interval");
         assert!((open.low - 2_030.0).abs() < 0.01 && open.high == found.high, "{open:?}");
-        // The calls of the other steps cannot be estimated.
+        // A sample without calls, or with too few steps, shows nothing.
         assert_eq!(interval(&steps(&[(4, 0)].repeat(100), 300)), None);
         assert_eq!(interval(&steps(&[(4, 7)].repeat(59), 300)), None);
     }
@@ -184,7 +181,7 @@ mod tests {
         assert_eq!(row.widen(sum, 28).interval, None);
     }
 
-    /// 100 calls took 1,000. The true number of calls may be up to 10 higher or up to 20 lower.
+    /// 100 calls took 1,000. There may be up to 10 more calls, or up to 20 fewer.
     #[test]
     fn sums_are_as_uncertain_as_their_number_of_calls() {
         let row = ByStep { is_any: true, is_unknown: false, below: 20.0, above: 10.0 };

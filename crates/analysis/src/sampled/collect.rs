@@ -23,20 +23,19 @@ use crate::walk::apart;
 #[derive(Debug)]
 pub(crate) struct Found {
     pub row: SampledRow,
-    /// The threads that made the calls of the row, as process and thread index.
+    /// The threads that made the calls, as process and thread index.
     pub threads: Vec<(usize, usize)>,
     /// The 10th, the 50th and the 99th percentile of the durations, in ticks.
     pub quantiles: [Option<f64>; 3],
-    /// For each pass, the number of all calls of the row, and the estimated sum of their durations.
+    /// For each pass, the number of all calls of the row, and their estimated total.
     pub passes: Vec<PassTotal>,
 }
 
-/// The timed calls of one export on one thread.
 #[derive(Debug)]
 struct Unit {
     durations: Strata,
-    /// Whether some call is inside of another call of its row. For calls that were only counted,
-    /// nothing is known about this.
+    /// Whether some call is inside of another call of its row. Calls that were only counted do not
+    /// show it.
     inner: bool,
     /// Whether some call has another call inside.
     nested: bool,
@@ -46,7 +45,6 @@ struct Unit {
     weighted: Weighted,
 }
 
-/// The values of a counter in the calls of a unit.
 #[derive(Clone, Debug, Default)]
 struct UnitCounter {
     strata: Strata,
@@ -91,7 +89,6 @@ impl Unit {
     }
 }
 
-/// The sums of a row, to which [`Unit`]s are added one by one.
 #[derive(Debug)]
 struct Adding {
     calls: u64,
@@ -125,7 +122,6 @@ impl Adding {
         }
     }
 
-    /// Adds the calls of an export on a thread, with their exact number.
     fn add(&mut self, thread: (usize, usize), pass: u32, of: &Counted, tails: &Tails) {
         let nothing = Strata::default();
         let unit = of.unit.as_ref();
@@ -141,9 +137,8 @@ impl Adding {
         self.threads.insert(thread);
         for (i, (pool, tail)) in self.counters.iter_mut().zip(&tails.counters).enumerate() {
             let strata = unit.map(|unit| &unit.counters[i].strata);
-            // The recorder always reads the counters around an op's first calls. So if a counter
-            // has no value in any recorded call of the op, the recorder never reads it around this
-            // op.
+            // The recorder reads the counters around an op's first calls. So a counter that has no
+            // value in any recorded call of the op is not read around this op.
             match strata {
                 Some(strata) if strata.known() > 0 => _ = pool.add(strata, calls, tail),
                 None if tails.has_counter(thread.0, i) => _ = pool.add(&nothing, calls, tail),
@@ -157,15 +152,15 @@ impl Adding {
         self.weighted.append(unit.weighted.clone());
     }
 
-    /// Prepares the sums for all calls of a thread or of a run: if any call has another one inside,
-    /// the sum is unknown.
+    /// For the sums over all calls of a thread or of a run: if any call has another one inside, the
+    /// sum is unknown.
     fn of_all(mut self) -> Self {
         self.inner |= self.nested;
         self
     }
 
-    /// Computes the row. `all` is the estimated time of all calls of the run. It is `None` if the
-    /// row's share of it is not wanted or not known.
+    /// `all` is the estimated time of all calls of the run; `None` if the row's share of it is not
+    /// wanted or not known.
     fn finish(mut self, all: Option<&Sum>) -> Found {
         let (by_steps, all_calls) = (self.by_steps, self.calls);
         let counters = self.counters.iter().map(|counter| {
@@ -181,7 +176,6 @@ impl Adding {
         let tells = self.durations.sum();
         let known = complete || !self.inner;
         let share = tells.filter(|_| known).zip(all).and_then(|(own, all)| {
-            // If the time of all calls is not known, the row's share of it is not known either.
             let share = own.part_with(&all.without(&own))?;
             Some(by_steps.widen(Estimated::of(&share), all_calls))
         });
@@ -321,7 +315,7 @@ fn units(
     all
 }
 
-/// The rare slow calls, for durations and for each counter: see [`Tail`].
+/// The rare slow calls, for durations and for each counter.
 #[derive(Debug)]
 struct Tails {
     durations: Tail,
@@ -349,7 +343,7 @@ impl Tails {
             }
         }
         let counters = counters.iter_mut().map(|of| Tail::of(of.values_mut())).collect();
-        // The durations are in units of 1/[`amounts::PARTS`] tick.
+        // Durations are in units of 1/[`amounts::PARTS`] tick.
         let durations = Tail::of(durations.values_mut()).times(1.0 / PARTS as f64);
         Self { durations, counters, with_counter }
     }
@@ -369,7 +363,6 @@ pub(crate) struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// Reads all pages.
     pub fn read(
         profile: &'a Profile,
         places: &Places<'_>,
@@ -420,7 +413,6 @@ impl<'a> Sample<'a> {
         rows.into_iter().map(|(key, one)| (key, finish(one))).collect()
     }
 
-    /// Computes each row, and the row for the whole run.
     pub fn rows(&self, places: &Places<'_>) -> (HashMap<Key, Found>, SampledRun) {
         let profile = self.profile;
         let is_apart = |process: usize, export: u32| {
@@ -452,7 +444,7 @@ impl<'a> Sample<'a> {
             |at: (usize, usize), export: u32| (!is_apart(at.0, export)).then(|| places.home(at));
         let threads = self.add_up(0, of_thread, |one| one.of_all().finish(whole));
         let counters = profile.groups.counters();
-        // The CPU is known only for timed calls, so there are no estimates by CPU.
+        // The CPU is known for timed calls only, so there are no estimates by CPU.
         let row = |at: (usize, usize), export: u32| {
             places.row(profile, at, export).filter(|_| places.by() != By::Cpu)
         };

@@ -3,7 +3,7 @@
 //!
 //! A [`Pool`] adds up the [`Strata`] of the threads and ops of a row. The result depends on the
 //! number of *drawn* calls, which were chosen at random to be timed. The first calls of an op are
-//! not drawn, because they are always timed.
+//! timed anyway, so they are not drawn.
 //!
 //! | known | result |
 //! |---|---|
@@ -22,13 +22,12 @@
 //! **Threads and ops without a drawn call.** Apart from the first ones, the values of their calls
 //! are not known. If at most a tenth of the row's calls are unknown for this reason, they are
 //! assumed to be like the drawn calls, and the interval allows their sum to be 0 or twice as large.
-//! If there are more, there is no estimate. The first calls of an op run with cold caches and
-//! represent only themselves.
+//! Otherwise there is no estimate. The first calls of an op run with cold caches and represent only
+//! themselves.
 //!
 //! **Zeros.** If a counter was 0 in all of n drawn calls, it counted at most 3/n per call (with 95
-//! % confidence, if it counts one at a time). With few drawn calls this limit is useless, so with
-//! fewer than [`FEWEST_WITH_INTERVAL`] there is no estimate, unless nine tenths of the values are
-//! known.
+//! % confidence, if it counts one at a time). With few drawn calls this limit is useless, so below
+//! [`FEWEST_WITH_INTERVAL`] there is no estimate, unless nine tenths of the values are known.
 
 use super::strata::{Drawn, Moments, Strata, Z};
 use super::tail::Tail;
@@ -54,7 +53,6 @@ pub struct Pool {
     lost: u64,
     /// The estimated sum over all calls except the lost ones.
     sum: Sum,
-    /// Sum of the known values.
     seen: f64,
     known: Moments,
     drawn: Drawn,
@@ -75,8 +73,8 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// Estimates the calls of threads and ops without a drawn call from the drawn calls of other
-    /// threads and ops, if at most a tenth of all calls are unknown for this reason.
+    /// Estimates the lost calls from the drawn calls of other threads and ops, if at most a tenth
+    /// of all calls are lost.
     pub(super) fn estimate_undrawn(&mut self) {
         let few = self.lost.saturating_mul(MANY_TIMES) <= self.calls;
         if self.lost > 0 && few && self.drawn() >= FEWEST {
@@ -102,7 +100,6 @@ impl Pool {
         (calls as f64 * mean).powi(2) + scatter
     }
 
-    /// Adds the calls of another pool.
     pub(super) fn join(&mut self, other: &Self) {
         self.calls = self.calls.saturating_add(other.calls);
         self.left_out = self.left_out.saturating_add(other.left_out);
@@ -113,9 +110,9 @@ impl Pool {
         self.drawn.add(&other.drawn);
     }
 
-    /// Adds the calls of a thread and op. Their number is `calls`, or the number of calls in
-    /// `strata` if that is larger. Returns the estimated sum of these calls; if no call was drawn,
-    /// the sum of the known values.
+    /// Adds the calls of a thread and op. Their number is `calls`, or that in `strata` if it is
+    /// larger. Returns the estimated sum of these calls or, without a drawn call, of the known
+    /// values.
     pub fn add(&mut self, strata: &Strata, calls: u64, tail: &Tail) -> f64 {
         let calls = calls.max(strata.mentioned());
         let (known, seen) = (strata.known_values(), strata.seen());
@@ -151,8 +148,7 @@ impl Pool {
         self.drawn.effective()
     }
 
-    /// Returns the estimated sum over all calls, with its uncertainty. `None` if there is no
-    /// estimate.
+    /// Returns the estimated sum over all calls. `None` if there is no estimate.
     pub fn sum(&self) -> Option<Sum> {
         if self.left_out == 0 {
             return Some(self.sum);
@@ -203,8 +199,8 @@ mod tests {
         pool.total()
     }
 
-    /// Of 1,000 calls, 950 are known, and the counter was 0 in all of them. The other calls counted
-    /// at most 3/950 per call.
+    /// Of 1,000 calls, 950 are known, and the counter was 0 in all of them. The others counted at
+    /// most 3/950 per call.
     #[test]
     fn nothing_in_most_calls_is_not_nothing_in_all() {
         let mut zeros = Strata::default();
@@ -216,9 +212,8 @@ mod tests {
         assert!((150.0 / 950.0..300.0 / 950.0).contains(&high), "{high}");
     }
 
-    /// Eight first calls, with cold caches, took 900 each. They show nothing about the op's 92
-    /// other calls. If at most a tenth of the calls are unknown, they are assumed to be like the
-    /// known ones: with 10 times 8 cold calls and 5 unknown calls, the estimate is 85 · 900.
+    /// Eight first calls, with cold caches, show nothing about the op's 92 other calls. If at most
+    /// a tenth of the calls are unknown, they are assumed to be like the known ones.
     #[test]
     fn first_calls_stand_for_themselves() {
         let mut cold = Strata::default();
@@ -237,8 +232,6 @@ mod tests {
         assert!(interval.high > 81_000.0, "{all:?}");
     }
 
-    /// With 29 drawn calls, there is no estimate. With 30, there is an estimate. With 2,000, it has
-    /// an interval.
     #[test]
     fn the_number_of_drawn_calls_decides() {
         let some = |n: u64| strata(n, 20, |i| 100.0 + (i % 3) as f64);
@@ -250,8 +243,8 @@ mod tests {
         assert!(interval.contains(40_000.0 * 101.0) && interval.half() < 2_000.0, "{found:?}");
     }
 
-    /// The counter was 0 in all drawn calls. With 500 drawn calls, there is no estimate. With 2,000
-    /// of 40,000, the other calls counted at most 38,000 · 3/2,000 = 57.
+    /// The counter was 0 in all drawn calls. With 2,000 of 40,000 drawn, the other calls counted at
+    /// most 38,000 · 3/2,000 = 57.
     #[test]
     fn zeros() {
         let zeros = |n: u64| strata(n, 20, |_| 0.0);
@@ -262,9 +255,8 @@ mod tests {
         assert!((interval.high - 57.0).abs() < 0.01, "{found:?}");
     }
 
-    /// A thread without a drawn call has a twentieth of the calls. Then the sum has an interval,
-    /// which allows these calls to take twice as long. If threads without a drawn call have a fifth
-    /// of the calls, there is no estimate.
+    /// A thread without a drawn call has a twentieth of the calls: the interval allows these to
+    /// take twice as long. With a fifth, there is no estimate.
     #[test]
     fn threads_without_drawn_calls() {
         let mut pool = Pool::default();

@@ -32,8 +32,8 @@ impl Weighted {
         let mut so_far = 0.0;
         let reaches = |(_, weight): &&(u64, u64)| {
             so_far += *weight as f64;
-            // The sum is divided before it is compared with `q`, as in numpy, so that rounding
-            // errors are the same.
+            // The sum is divided before the comparison, as in numpy, so that rounding errors are
+            // the same.
             so_far / all >= q
         };
         self.values.iter().find(reaches).or(self.values.last()).map(|(value, _)| *value)
@@ -62,8 +62,7 @@ impl Weighted {
 mod tests {
     use super::*;
 
-    /// The values 10, 20, 30 have the weights 1, 6, 3. So 20 is the quantile for parts above 0.1,
-    /// up to 0.7.
+    /// The values 10, 20, 30 have the weights 1, 6, 3.
     #[test]
     fn by_hand() {
         let mut all = Weighted::default();

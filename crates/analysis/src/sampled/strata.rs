@@ -1,8 +1,8 @@
-//! Estimates the sum over all calls of an op on one thread when only some of them were timed.
+//! Estimates the sum over all calls of an op on one thread if not all of them were timed.
 //!
-//! Under a budget (`run --budget`), a thread decides before each call of an op whether to time it.
-//! The call is timed with probability 1/`weight`, independently of all other calls. The other calls
-//! are only counted. The count is exact, so the size of the population is known:
+//! Under a budget (`run --budget`), a thread decides before each call of an op whether to time it,
+//! with probability 1/`weight`, independently of other calls. The other calls are only counted. The
+//! count is exact, so the size of the population is known:
 //!
 //! ```text
 //!   calls      t t t t t t t t · · t · · · · t · t · · · · · · · t · · ·      t timed   · only counted
@@ -33,10 +33,9 @@
 //! of all ops how much they add to the variance, and this is added to s².
 //!
 //! If all weights of a class are equal, this is the stratified sample of the textbooks: y̅ is the
-//! mean, m is n, and s² is the variance of the sample. Weights differ inside of a class by less
-//! than a factor of two. There is not one stratum per weight, because the recorder, which adjusts
-//! the weight to keep the budget, may choose a different weight for almost every timed call. Then
-//! each stratum would have one call, and no variance.
+//! mean, m is n, and s² is the variance of the sample. There is not one stratum per weight, because
+//! the recorder, which adjusts the weight to keep the budget, may choose a different weight for
+//! almost every timed call. Then a stratum would have one call, and no variance.
 //!
 //! **Equal values.** If all n timed values of a class are equal, at most 3/n of the other values
 //! differ from them, with 95 % confidence. Each of these may be 0 or twice as large; if the timed
@@ -48,9 +47,9 @@
 //! caches are cold. In a measurement, a total that was estimated from them was up to 15 times too
 //! high.) [`Pool`](super::pool::Pool) decides how many drawn calls a row needs.
 //!
-//! **Counters** are sampled in two stages: the recorder reads counters in only some of the timed
-//! calls. The weight is then the product of the weights of both stages. A timed call whose counters
-//! were not read counts as skipped.
+//! **Counters** are sampled in two stages: the recorder reads counters in some of the timed calls.
+//! The weight is then the product of the weights of both stages. A timed call whose counters were
+//! not read counts as skipped.
 
 use super::tail::Tail;
 use crate::interval::Sum;
@@ -68,7 +67,6 @@ pub struct Strata {
     waiting: u64,
 }
 
-/// The number of calls of a class, and the sums over its timed calls.
 #[derive(Clone, Copy, Debug, Default)]
 struct Class {
     calls: u64,
@@ -76,7 +74,7 @@ struct Class {
 }
 
 /// Weighted sums of values. They are updated value by value, so that large values with small
-/// differences lose no precision.
+/// differences keep their precision.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moments {
     n: u64,
@@ -99,7 +97,6 @@ impl Moments {
         self.mix(weight, value, 0.0, 0.0);
     }
 
-    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.n
     }
@@ -108,7 +105,6 @@ impl Moments {
         self.mean
     }
 
-    /// Adds the values of `other`.
     pub fn join(&mut self, other: &Self) {
         if other.n == 0 {
             return;
@@ -119,10 +115,9 @@ impl Moments {
         self.mix(other.weight, other.mean, other.squares, other.cubes);
     }
 
-    /// Adds a set of values, of which the arguments contain the sum of the weights, the mean, and
-    /// the weighted sums of the squares and cubes of the differences from the mean (Pébay,
-    /// *Formulas for robust, one-pass parallel computation of covariances and arbitrary-order
-    /// statistical moments*, 2008).
+    /// Adds a set of values, given the sum of the weights, the mean, and the weighted sums of the
+    /// squares and cubes of the differences from the mean (Pébay, *Formulas for robust, one-pass
+    /// parallel computation of covariances and arbitrary-order statistical moments*, 2008).
     fn mix(&mut self, weight: f64, mean: f64, squares: f64, cubes: f64) {
         let (own, all) = (self.weight, self.weight + weight);
         let difference = mean - self.mean;
@@ -166,8 +161,7 @@ impl Moments {
     }
 }
 
-/// Sums over all calls of the classes, which the drawn calls represent. N_h, y̅_h and m_h are those
-/// of class h.
+/// Sums over all calls of the classes. N_h, y̅_h and m_h are those of class h.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Drawn {
     /// Σ N_h.
@@ -187,8 +181,7 @@ impl Drawn {
         self.any_other_than_0 |= other.any_other_than_0;
     }
 
-    /// Returns the effective number of drawn calls: this many drawn calls of equal weight would be
-    /// as informative.
+    /// Returns the effective number of drawn calls.
     pub fn effective(&self) -> f64 {
         if self.squares > 0.0 { self.calls * self.calls / self.squares } else { 0.0 }
     }
@@ -203,7 +196,7 @@ impl Drawn {
 }
 
 impl Strata {
-    /// Adds calls whose value is not known. They were made before the call that is added next.
+    /// Adds calls whose value is not known, made before the call that is added next.
     pub fn skip(&mut self, calls: u64) {
         self.waiting = self.waiting.saturating_add(calls);
     }
@@ -233,8 +226,8 @@ impl Strata {
         self.last = Some(place);
     }
 
-    /// Whether any call was drawn. If not, the only known values are those of first calls, and
-    /// these are not a sample of the others.
+    /// Whether any call was drawn. If not, the known values are those of first calls, which are not
+    /// a sample of the others.
     pub fn any_drawn(&self) -> bool {
         self.last.is_some()
     }
@@ -250,19 +243,18 @@ impl Strata {
         classes.fold(self.alone.n.saturating_add(self.waiting), u64::saturating_add)
     }
 
-    /// Returns the sums over all known values. All values have the same weight in these sums.
+    /// Returns the sums over all known values, all with the same weight.
     pub(super) fn known_values(&self) -> Moments {
         let mut all = self.alone;
         self.classes.iter().for_each(|(_, class)| all.join(&class.moments.level()));
         all
     }
 
-    /// Returns the sum of the known values.
     pub(super) fn seen(&self) -> f64 {
         self.alone.total + self.classes.iter().map(|(_, class)| class.moments.total).sum::<f64>()
     }
 
-    /// Returns each class with the number of its calls. `calls` is the number of all calls.
+    /// Returns each class with the number of its calls, given the number of all calls.
     fn populations(&self, calls: u64) -> impl Iterator<Item = (u32, u64, &Moments)> {
         let after = calls.saturating_sub(self.mentioned()).saturating_add(self.waiting);
         self.classes.iter().enumerate().map(move |(place, (number, class))| {
@@ -271,7 +263,7 @@ impl Strata {
         })
     }
 
-    /// Returns the sums over the calls that the drawn calls represent. `calls` is the number of all
+    /// Returns the sums over the calls that the drawn calls represent, given the number of all
     /// calls.
     pub(super) fn drawn(&self, calls: u64) -> Drawn {
         let mut drawn = Drawn::default();
@@ -303,8 +295,8 @@ impl Strata {
         self.total_with(calls, &Tail::default())
     }
 
-    /// Estimates the sum of the values over all calls. The interval includes rare slow calls that
-    /// the samples of other ops show.
+    /// Like [`Self::total`]. The interval includes rare slow calls that the samples of other ops
+    /// show.
     pub fn total_with(&self, calls: u64, tail: &Tail) -> Option<Sum> {
         let calls = calls.max(self.mentioned());
         if self.last.is_none() {
@@ -320,8 +312,8 @@ impl Strata {
                 let near = distances.flat_map(|far| [place.wrapping_sub(far), place + far]);
                 near.filter_map(|place| with(&place)).next().map(|(_, class)| class.moments)
             };
-            // A class with a single timed call takes the variance of the nearest other class. It is
-            // not taken from calls of weight 1, because the first calls have cold caches.
+            // A class with a single timed call takes the variance of the nearest other class, and
+            // not of calls of weight 1, because the first calls have cold caches.
             let other = if moments.n < 2 { other() } else { None };
             sum.add(&stratum(calls, moments, other.as_ref(), tail));
         }
@@ -337,8 +329,8 @@ pub(super) const Z: f64 = 1.96;
 /// The degrees of freedom of an interval that does not come from a sample's variance.
 const MANY: f64 = 1e9;
 
-/// Estimates the sum over `calls` calls, of which some are known. `other` contains the values from
-/// which the variance is computed if too few values are known.
+/// Estimates the sum over `calls` calls, of which some are known. The variance comes from `other`
+/// if too few values are known.
 fn stratum(calls: u64, known: &Moments, other: Option<&Moments>, tail: &Tail) -> Sum {
     let (all, n) = (calls as f64, known.n as f64);
     if calls <= known.n {
@@ -372,10 +364,10 @@ mod tests {
         strata
     }
 
-    /// Two calls have weight 1. Then three calls of weight 4 represent ten calls. Computed on
-    /// paper: mean 12, s² = (4 + 0 + 4)/2 = 4, T = 1,800 + 10 · 12 = 1,920; V = 100 · 0.7 · 4/3 =
-    /// 93.33, whose root is 9.6609; t(0.975; 2) = 4.3027, so the interval is ± 41.568. The values
-    /// are symmetric, and so is the interval.
+    /// Two calls have weight 1. Then three calls of weight 4 represent ten calls: mean 12, s² = (4
+    /// + 0 + 4)/2 = 4, T = 1,800 + 10 · 12 = 1,920; V = 100 · 0.7 · 4/3 = 93.33, whose root is
+    /// 9.6609; t(0.975; 2) = 4.3027, so the interval is ± 41.568. The values are symmetric, and so
+    /// is the interval.
     #[test]
     fn two_strata_on_paper() {
         let some = [(1, 0, 1_000.0), (1, 0, 800.0), (4, 2, 10.0), (4, 3, 14.0), (4, 1, 12.0)];
@@ -415,14 +407,13 @@ mod tests {
         assert!(strata(&[]).total(0).expect("no calls took no time").is_exact());
         assert_eq!(strata(&[(1, 0, 30.0)]).total(6), None);
         let alone = strata(&[(9, 4, 30.0)]).total(6).expect("a value");
-        // The value of a single call does not rule out that the values of the other five calls are
-        // 0 or much larger.
+        // One value does not rule out that the other five are 0 or much larger.
         let interval = alone.interval().expect("an interval");
         assert_eq!((alone.value(), interval.half().round()), (180.0, 450.0));
     }
 
     /// The counter was 0 in 50 drawn calls, so it was above 0 in at most 3/50 of the 1,000 other
-    /// calls. The cold first call, which counted 9,000, represents only itself.
+    /// calls. The cold first call represents only itself.
     #[test]
     fn what_was_not_seen_may_still_happen() {
         let mut calls = vec![(1, 0, 9_000.0)];
@@ -434,7 +425,6 @@ mod tests {
         assert!((one.expect("an interval").high - 30.0).abs() < 0.01, "{one:?}");
     }
 
-    /// If 100 values are equal, at most 3 % of the other values differ from them.
     #[test]
     fn equal_values() {
         let found = strata(&[(2, 1, 700.0)].repeat(100)).total(200).expect("values").interval();
@@ -443,15 +433,14 @@ mod tests {
         assert!((found.half() - 100.0 * 0.03 * 700.0).abs() < 0.1, "{found:?}");
     }
 
-    /// Calls that were skipped before a call of weight 1 belong to the class before that call.
     #[test]
     fn a_call_of_weight_1_stands_for_itself() {
         let found = strata(&[(4, 0, 10.0), (4, 0, 10.0), (1, 6, 900.0)]).total(9);
         assert_eq!(found.expect("values").value(), 900.0 + 8.0 * 10.0);
     }
 
-    /// The class of weight 2 has a single call. It uses the variance of the class of weight 4,
-    /// which is 4: V = 2² · 1/2 · 4 + 9 · 1/3 · 4/2.
+    /// The class of weight 2 has a single call, so it uses the variance of the class of weight 4: V
+    /// = 2² · 1/2 · 4 + 9 · 1/3 · 4/2.
     #[test]
     fn a_single_call_takes_the_variance_of_its_neighbour() {
         let lone = [(4, 0, 10.0 - 2f64.sqrt()), (4, 1, 10.0 + 2f64.sqrt()), (2, 1, 50.0)];

@@ -20,12 +20,11 @@
 //! intervals of other ops.
 //!
 //! The skewness of such calls is left out on purpose. For an op whose sample contains no slow call,
-//! the skewness would move the lower end of the interval up to the estimate itself. (This was
-//! measured with calls of real programs: with the skewness, 50 to 80 of 100 intervals contained the
-//! total; without it, 90 to 100 did.)
+//! it would move the lower end of the interval up to the estimate itself. (Measured with calls of
+//! real programs: with the skewness, 50 to 80 of 100 intervals contained the total; without it, 90
+//! to 100 did.)
 //!
-//! If even the samples of all ops together contain no slow call, slow calls cannot be taken into
-//! account.
+//! Slow calls that are in no op's sample cannot be taken into account.
 
 use super::quantile::Weighted;
 
@@ -57,8 +56,7 @@ impl Tail {
         Self(self.0 * factor)
     }
 
-    /// Returns the variance that rare slow calls add to the values of an op whose mean value is
-    /// `mean`.
+    /// Returns the variance that rare slow calls add to the values of an op with this mean.
     pub(super) fn variance(self, mean: f64) -> f64 {
         mean.max(0.0) * self.0
     }

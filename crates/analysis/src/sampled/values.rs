@@ -8,7 +8,7 @@ use crate::interval::Sum;
 pub struct Estimated {
     /// The estimate itself.
     pub value: f64,
-    /// The value with its 95 % interval. `None` if the interval is not known.
+    /// The value with its 95 % interval, if that is known.
     pub interval: Option<Estimate>,
 }
 
@@ -33,7 +33,7 @@ impl Estimated {
         Self { value: sum.value(), interval: sum.interval().map(cut) }
     }
 
-    /// Converts the estimate to another unit, or to a value per call.
+    /// Multiplies the estimate and its interval by a factor.
     pub fn times(self, factor: f64) -> Self {
         Self {
             value: self.value * factor,
@@ -49,10 +49,10 @@ impl Estimated {
 /// The estimates of a row of a sampled run. Durations are in ticks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SampledRow {
-    /// The number of calls. `None` in rows by CPU, because the CPU is known only for timed calls.
+    /// The number of calls. `None` in rows by CPU, because the CPU is known for timed calls only.
     pub calls: Option<u64>,
-    /// The number of calls with its interval. `None` unless the number is an estimate, because a
-    /// host announced its calls only in some steps of the program.
+    /// The number of calls with its interval, if a host announced its calls only in some steps of
+    /// the program.
     pub by_steps: Option<Estimated>,
     /// Number of calls that were timed.
     pub timed: u64,
@@ -60,17 +60,15 @@ pub struct SampledRow {
     pub counted: u64,
     /// The sum of the durations. `None` if it cannot be estimated.
     pub total: Option<Estimated>,
-    /// Whether the row's self time is known. It is not known if calls of this row have other calls
-    /// inside, unless all calls of the row were timed.
+    /// Whether the row's self time is known. It is not if calls of the row have other calls inside,
+    /// unless all calls of the row were timed.
     pub self_known: bool,
-    /// The row's part of all durations. `None` if it is not known: in rows by CPU, and if any calls
-    /// are nested.
+    /// The row's part of all durations. `None` in rows by CPU, and if any calls are nested.
     pub share: Option<Estimated>,
-    /// The effective number of timed calls: this many timed calls of equal weight would be as
-    /// informative about the distribution.
+    /// The effective number of timed calls: this many of equal weight would be as informative about
+    /// the distribution.
     pub effective: Option<f64>,
-    /// The estimates of each counter of the run. `None` if the counter's sum cannot be estimated,
-    /// for example because the counter was read in none of the calls.
+    /// The estimates of each counter of the run. `None` if the counter's sum cannot be estimated.
     pub counters: Vec<Option<SampledCounter>>,
 }
 
@@ -88,29 +86,29 @@ pub struct SampledCounter {
     /// The sum over the calls.
     pub total: Estimated,
     /// Number of calls that `total` covers: all calls of those threads and ops that have at least
-    /// one call with a value of the counter.
+    /// one call with a value.
     pub calls: u64,
     /// The number of calls that have a value.
     pub counted: u64,
 }
 
 impl SampledCounter {
-    /// Returns the mean of the counter over the calls that `total` covers.
+    /// Returns the mean over the calls that `total` covers.
     pub fn mean(&self) -> Estimated {
         self.total.times(1.0 / self.calls as f64)
     }
 }
 
-/// The estimates of a sampled run as a whole. They do not depend on filters for ops or threads.
+/// The estimates of a sampled run as a whole, whatever the filters for ops or threads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SampledRun {
     /// The part of the processor time that recording was allowed to take, 0 to 1.
     pub budget: f64,
-    /// The cost of recording as a part of the processor time that the threads would have used
-    /// without it, as the recorder itself measured it. `None` if the recorder did not measure it.
+    /// The cost of recording, as the recorder measured it, as a part of the processor time that the
+    /// threads would have used without it. `None` if it was not measured.
     pub price: Option<f64>,
     /// The estimates for all calls together. `counters` is empty. `total` is `None` if calls are
-    /// inside of other calls and not all calls were timed.
+    /// nested and not all calls were timed.
     pub all: SampledRow,
     /// The estimated time in calls of each thread, by process and thread index.
     pub threads: Vec<((usize, usize), SampledRow)>,

@@ -10,8 +10,7 @@
 //!   class h        w · N_h / Σ w
 //! ```
 //!
-//! Then Σ weight · value is the total that [`Strata`] estimates. Sums, means, quantiles, buckets,
-//! correlations and metrics all use these weights, so they describe the same calls in every view.
+//! Then Σ weight · value is the total that [`Strata`] estimates.
 
 use std::collections::HashMap;
 
@@ -22,8 +21,7 @@ use super::strata::Strata;
 /// Weights are whole numbers in units of 1/`SCALE` call, so that sums of them are exact.
 pub(crate) const SCALE: u64 = 1 << 20;
 
-/// For each class, the factor by which the weights of its calls are multiplied. There are separate
-/// factors for each thread and op.
+/// For each class of a thread and op, the factor by which the weights of its calls are multiplied.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Factors {
     timed: Vec<(u32, f64)>,
@@ -31,8 +29,8 @@ pub(crate) struct Factors {
 }
 
 impl Factors {
-    /// Computes the factors. `counted` contains the strata of the counters. The first element with
-    /// drawn calls determines the factors for calls whose counters were read.
+    /// `counted` contains the strata of the counters. The first with drawn calls determines the
+    /// factors for calls whose counters were read.
     pub fn new<'a>(
         calls: u64,
         timed: &Strata,
@@ -45,7 +43,7 @@ impl Factors {
         }
     }
 
-    /// Returns how many calls a timed call of weight `weight` represents, in units of 1/[`SCALE`].
+    /// Returns how many calls a timed call of this weight represents, in units of 1/[`SCALE`].
     pub fn timed(&self, weight: u64) -> u64 {
         scaled(&self.timed, weight)
     }
@@ -65,7 +63,6 @@ fn scaled(factors: &[(u32, f64)], weight: u64) -> u64 {
     (weight as f64 * factor * SCALE as f64).round() as u64
 }
 
-/// The weights of all calls of a profile.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Weights {
     /// The factors by process, thread and export. Empty without a budget.
@@ -77,7 +74,7 @@ impl Weights {
         Self { factors }
     }
 
-    /// Returns the factors of a call. `None` without a budget.
+    /// `None` without a budget.
     pub fn of(&self, columns: &Columns, i: usize) -> Option<&Factors> {
         if self.factors.is_empty() {
             return None;

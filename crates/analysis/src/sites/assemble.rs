@@ -14,11 +14,11 @@ use crate::amounts::{Brackets, parts};
 #[derive(Clone, Debug)]
 pub(super) struct Dispatch {
     pub op: OpId,
-    /// Start of the dispatch's first workgroup, in ticks.
+    /// Start of the first workgroup, in ticks.
     pub begin: u64,
-    /// End of the dispatch's last workgroup, in ticks.
+    /// End of the last workgroup, in ticks.
     pub end: u64,
-    /// Sum of the durations of the dispatch's workgroups, without the time that the recorder added.
+    /// Sum of the durations of the workgroups, without the time that the recorder added.
     pub sum: u64,
     /// The part of `sum` that belongs to the busiest thread.
     pub busiest: u64,
@@ -34,10 +34,9 @@ impl Dispatch {
     }
 }
 
-/// The dispatches of a process.
 #[derive(Debug, Default)]
 pub(super) struct Assembled {
-    /// The dispatches, sorted by start.
+    /// Sorted by start.
     pub dispatches: Vec<Dispatch>,
     /// Number of threads that ran workgroups.
     pub threads: usize,
@@ -47,7 +46,6 @@ pub(super) struct Assembled {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Next {
     begin: u64,
-    /// Index of the thread's reader.
     reader: usize,
 }
 
@@ -84,7 +82,7 @@ fn is_workgroup(profile: &Profile, columns: &Columns, i: usize) -> bool {
     op.is_some_and(|op| op.role == Role::Workgroup) && columns.knows_workgroup(i)
 }
 
-/// Assembles the dispatches of a process. `None` if only some calls were recorded.
+/// Assembles the dispatches of a process. `None` in a run with a budget.
 pub(super) fn assemble(
     profile: &Profile,
     process: usize,
@@ -94,8 +92,8 @@ pub(super) fn assemble(
         return None;
     }
     let of = profile.processes.get(process)?;
-    // If workgroups begin at the same time on several threads, the workgroup of the first thread
-    // comes first.
+    // Of workgroups that begin at the same time on several threads, that of the first thread comes
+    // first.
     let readers = of.threads.iter().enumerate().map(|(thread, t)| {
         let pages = (0..t.headers().len()).map(|page| PageKey { process, thread, page });
         let pages = pages.collect::<Vec<_>>().into_iter();
@@ -124,7 +122,6 @@ pub(super) fn assemble(
     Some(sums.found)
 }
 
-/// The dispatches of a process while they are assembled.
 struct Sums<'a> {
     profile: &'a Profile,
     brackets: &'a Brackets,
@@ -155,7 +152,7 @@ impl Hasher for NumberHasher {
 }
 
 impl Sums<'_> {
-    /// Adds a workgroup to its dispatch. A workgroup that belongs to no dispatch is left out.
+    /// Adds a workgroup to its dispatch. `None` if it belongs to no dispatch.
     fn add(&mut self, columns: &Columns, i: usize) -> Option<()> {
         let (begin, duration) = (columns.start_ticks[i], columns.duration(i));
         let end = begin.saturating_add(duration);
@@ -163,7 +160,7 @@ impl Sums<'_> {
         let op = self.profile.ops.of(columns.process, export)?;
         let at = |axes: &[Vec<u32>; 3]| [axes[0][i], axes[1][i], axes[2][i]];
         let (id, count) = (at(&columns.workgroup), at(&columns.count));
-        // The assembler uses times only to choose the row in which a dispatch is shown, so they may
+        // The assembler uses times only to choose the row of a dispatch in a picture, so they may
         // be 0 here.
         let call = Workgroup { export, id, count, start_ns: 0, end_ns: 0, counters: &[] };
         let placed = self.assembler.add(&call)?;

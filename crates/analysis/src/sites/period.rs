@@ -4,18 +4,16 @@ use std::collections::HashMap;
 
 use profile::OpId;
 
-/// If a process makes at most this many dispatches, and does not repeat itself, its dispatches
-/// count as one iteration.
+/// If a process makes at most this many dispatches, and does not repeat itself, they count as one
+/// iteration.
 const ONCE: usize = 1_024;
 
-/// An iteration has at most this many dispatches. Without this limit, numbers of dispatches that
-/// have a common divisor by chance could result in millions of positions, each with a row of its
-/// own.
+/// An iteration has at most this many dispatches. Without this limit, a common divisor by chance
+/// could result in millions of positions, each with a row of its own.
 const LONGEST: usize = 1 << 16;
 
 /// Returns the functions of one iteration, and the position of each dispatch in its iteration. The
-/// position is `None` for dispatches before the first iteration. Without iterations, no dispatch
-/// has a position, unless there are so few that all of them count as one iteration ([`ONCE`]).
+/// position is `None` for dispatches before the first iteration, and without iterations.
 pub(super) fn positions(ops: &[OpId]) -> (Vec<OpId>, Vec<Option<u32>>) {
     if let Some((begin, period)) = repeated(ops) {
         let places =
@@ -112,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_program_whose_dispatches_swap_places() {
-        // The dispatches b and c run at the same time, so they can swap positions.
+        // b and c run at the same time, so they can swap positions.
         let found = ("abc".to_owned(), "012021021012".to_owned());
         assert_eq!(places("abcacbacbabc"), found);
     }
@@ -122,8 +120,8 @@ mod tests {
         assert_eq!(places("abac"), ("abac".to_owned(), "0123".to_owned()));
         assert_eq!(places("a"), ("a".to_owned(), "0".to_owned()));
         assert_eq!(places(""), (String::new(), String::new()));
-        // The sequence is too long to be one iteration, and the numbers of the two functions'
-        // dispatches have no common divisor: one of them is 1.
+        // The sequence is too long to be one iteration, and one of the two functions has a single
+        // dispatch.
         let ops: Vec<OpId> = [vec![1; 1_500], vec![2], vec![1; 499]].concat();
         assert_eq!(positions(&ops), (Vec::new(), vec![None; 2_000]));
         // The number of dispatches of each function is even by chance.

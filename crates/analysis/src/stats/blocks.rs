@@ -1,4 +1,4 @@
-//! Stores values that are added one by one. Each block uses only as many bytes per value as its
+//! Stores values that are added one by one, in blocks. A block uses as many bytes per value as its
 //! values need.
 
 /// A block has at most this many bytes, plus [`WORD`].
@@ -7,16 +7,14 @@ const FEWEST_BYTES: usize = 64;
 /// Values are written and read eight bytes at a time, whatever their width.
 const WORD: usize = 8;
 
-/// A growing list of values. A stored value stays in its block, and at most about an eighth of the
-/// memory is unused.
+/// A growing list of values. A stored value stays in its block, and about an eighth of the memory
+/// is unused.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    /// Full blocks: no value is added to them any more.
+    /// Blocks to which no value is added any more.
     full: Vec<Block>,
     last: Block,
-    /// Number of values in `full`.
     in_full: usize,
-    /// Number of bytes in `full`.
     bytes_of_full: usize,
 }
 
@@ -39,7 +37,6 @@ impl Block {
         self.used.checked_div(self.width).unwrap_or(0)
     }
 
-    /// Returns value `i`, which must exist.
     #[inline]
     fn at(&self, i: usize) -> u64 {
         let word = self.bytes.get(i * self.width..).and_then(|bytes| bytes.first_chunk::<WORD>());
@@ -100,7 +97,7 @@ impl Blocks {
         self.full.iter().chain([&self.last]).all(|block| u32::try_from(block.seen).is_ok())
     }
 
-    /// Calls `each` for the values with index `from` to `to - 1`, in the order of their indices.
+    /// Calls `each` for the values with index `from` to `to - 1`, in order.
     pub fn read(&self, from: usize, to: usize, mut each: impl FnMut(u64)) {
         let first = self.full.partition_point(|block| block.before + block.len() <= from);
         let blocks = self.full[first..].iter().chain([&self.last]);

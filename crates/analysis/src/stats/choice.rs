@@ -4,7 +4,6 @@ use profile::{PageDecoder, PageKey, Profile};
 
 use super::Options;
 
-/// The ops, threads and times of the calls that are described.
 pub(super) struct Choice<'a> {
     pub(super) op: Option<&'a str>,
     pub(super) ops: Vec<bool>,

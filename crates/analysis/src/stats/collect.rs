@@ -30,14 +30,13 @@ use crate::walk::{Adder, walk};
 /// A worker adds up its used memory after this many pages.
 const PAGES_AT_ONCE: usize = 64;
 
-/// The calls that were found for an op.
 #[derive(Debug)]
 pub(super) struct Found {
     pub key: Key,
-    /// The sum of the durations of the op's calls, in units of 1/[`crate::amounts::PARTS`] tick. In a run with a
-    /// budget, each duration is multiplied by the weight of its call, in units of 1/[`crate::sampled::SCALE`].
+    /// The sum of the durations, in units of 1/[`crate::amounts::PARTS`] tick. In a run with a
+    /// budget, each duration is multiplied by the weight of its call, in units of
+    /// 1/[`crate::sampled::SCALE`].
     pub total: u128,
-    /// The calls by process and thread.
     parts: Vec<((usize, usize), OfThread)>,
 }
 
@@ -46,11 +45,11 @@ pub(super) struct Found {
 pub(super) enum Who {
     /// Process and thread index.
     Thread(usize, usize),
-    /// The processes of one rank; `None` for all processes that belong to no rank.
+    /// The processes of one rank; `None` for those that belong to no rank.
     Rank(Option<u32>),
 }
 
-/// The calls of one thread or rank: they have the positions `from` to `to - 1` among the calls of the op.
+/// The calls of one thread or rank: those from `from` to `to - 1` among the calls of the op.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub who: Who,
@@ -65,7 +64,8 @@ pub(super) struct Part {
 pub(super) struct Recorder {
     /// Number of calls of the op inside of others, which are not described.
     pub inner: u64,
-    /// The time that was subtracted from the durations, in units of 1/[`crate::amounts::PARTS`] tick.
+    /// The time that was subtracted from the durations, in units of 1/[`crate::amounts::PARTS`]
+    /// tick.
     pub taken: u128,
     pub brackets: BracketCounts,
 }
@@ -92,8 +92,7 @@ struct Segment {
     last_location: usize,
 }
 
-/// Calls of consecutive pages within a segment. They begin at position `from`, and end where the
-/// segment's next run begins.
+/// Calls of consecutive pages within a segment, which end where the segment's next run begins.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first_page: usize,
@@ -101,7 +100,6 @@ struct Run {
     from: usize,
 }
 
-/// The values of one variable of a segment.
 #[derive(Debug, Default)]
 struct Store {
     values: Blocks,
@@ -153,7 +151,6 @@ impl Segment {
     }
 }
 
-/// The calls of one op in one thread.
 #[derive(Debug, Default)]
 struct OfThread {
     total: u128,
@@ -180,8 +177,8 @@ impl OfThread {
         all
     }
 
-    /// Returns the runs of all segments in the recorded order. Each is a tuple: the index of the
-    /// segment, and the positions `from` and `to` of the run's calls in the segment.
+    /// Returns the runs of all segments in the recorded order: the index of the segment, and the
+    /// positions `from` and `to` of the run's calls in it.
     fn pieces(&self) -> Vec<(usize, usize, usize)> {
         let mut all = Vec::new();
         for (number, segment) in self.segments.iter().enumerate() {
@@ -199,8 +196,8 @@ impl Found {
         self.parts.iter().map(|(_, part)| part.calls() as u64).sum()
     }
 
-    /// Joins the calls of all threads, thread by thread. Threads for which `who` returns the same
-    /// value are next to each other and form one part. The parts are sorted.
+    /// Joins the calls of all threads. Threads for which `who` returns the same value form one
+    /// part. The parts are sorted.
     pub fn flatten(mut self, who: impl Fn(usize, usize) -> Who) -> (Samples, Vec<Part>) {
         self.parts.sort_by_key(|((process, thread), _)| who(*process, *thread));
         let (mut parts, mut pieces) = (Vec::<Part>::new(), Vec::new());
@@ -241,8 +238,8 @@ impl Found {
     }
 }
 
-/// Joins one variable's values from the stores of all threads and their segments. `pieces` contains
-/// what [`OfThread::pieces`] returns for each thread.
+/// Joins one variable's values from the stores of all threads and their segments. `pieces` are
+/// those of [`OfThread::pieces`] for each thread.
 fn join(stores: &[Vec<Store>], pieces: &[Vec<(usize, usize, usize)>], calls: usize) -> Column {
     let narrow = stores.iter().flatten().all(|store| store.values.is_narrow());
     let mut values = Values::with_capacity(narrow, calls);
@@ -266,7 +263,8 @@ fn join(stores: &[Vec<Store>], pieces: &[Vec<(usize, usize, usize)>], calls: usi
     Column { values, missing }
 }
 
-/// The ops that are collected in one pass over all pages, and the memory that they have taken so far.
+/// The ops that are collected in one pass over all pages, and the memory that they have taken so
+/// far.
 #[derive(Debug)]
 pub(super) struct Batch {
     /// The ops to collect; `None` to collect all ops.
@@ -293,12 +291,11 @@ impl Batch {
     }
 }
 
-/// The results of one pass over all pages.
 #[derive(Debug)]
 pub(super) struct Collected {
     /// The chosen calls of each op of the batch, except for those that were left out.
     pub ops: Vec<Found>,
-    /// The ops that were left out. They form the next batch. If `ops` is empty, no op was left out.
+    /// The ops that were left out, which form the next batch. Empty if `ops` is empty.
     pub left_out: BTreeSet<Key>,
     /// Number of calls, chosen or not, whose self time is 0 after the correction.
     pub exhausted: u64,
@@ -307,7 +304,6 @@ pub(super) struct Collected {
     pub losses: Vec<Vec<LossCount>>,
 }
 
-/// Reads all pages and collects the chosen calls.
 pub(super) fn collect(
     profile: &Profile,
     options: &Options,
@@ -337,8 +333,8 @@ pub(super) fn collect(
     Collected { ops: found.collect(), left_out, exhausted, in_place, losses }
 }
 
-/// Whether the columns of a call include, as the last one, the duration as it was recorded. A metric that uses the
-/// duration is computed from it, because the counters in the metric cannot be corrected call by call.
+/// Whether the last column of a call is the recorded duration. A metric that uses the duration is
+/// computed from it, because the counters in the metric cannot be corrected call by call.
 pub(super) fn keeps_recorded(options: &Options) -> bool {
     options.metrics.iter().any(|metric| metric.uses_duration())
 }
@@ -350,22 +346,20 @@ struct Worker<'a> {
     weights: Option<&'a Weights>,
     recorded: bool,
     batch: &'a Batch,
-    /// The ops that had been left out when this worker last looked. `changes` has the value that
-    /// [`Batch::changes`] had at that time.
+    /// The ops that had been left out when this worker last looked, at which time
+    /// [`Batch::changes`] had the value of `changes`.
     left_out: BTreeSet<Key>,
     changes: usize,
     /// Number of pages that the worker has read since it last added up its memory.
     pages: usize,
     /// The memory of this worker in bytes when it was last added up.
     bytes: usize,
-    /// Number of calls, described or not, whose self time is 0 after the correction.
     exhausted: u64,
     segments: Vec<Segment>,
     places: HashMap<(Key, usize, usize), usize>,
     /// The segment of each export of the thread that was seen last.
     cache: ByExport,
     cached: Option<(usize, usize)>,
-    /// The segment of each call of the page.
     rows: Vec<u32>,
 }
 
@@ -427,7 +421,6 @@ impl<'a> Worker<'a> {
         Some(*place as u32)
     }
 
-    /// Finds the segment of each call of the page.
     fn find_rows(&mut self, columns: &Columns) {
         let (process, thread) = (columns.process, columns.thread);
         let mut rows = std::mem::take(&mut self.rows);
@@ -462,7 +455,7 @@ impl<'a> Worker<'a> {
         let mut from = 0;
         for calls in rows.chunk_by(|a, b| a == b) {
             let to = from + calls.len();
-            // These are consecutive calls of one segment.
+            // Consecutive calls of one segment.
             if let Some(segment) = self.segments.get_mut(calls[0] as usize) {
                 for (g, group) in self.profile.groups.all().iter().enumerate() {
                     for counter in group.counters.clone() {
@@ -485,8 +478,9 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Adds up the used memory every [`PAGES_AT_ONCE`] pages. If all workers together use more than the batch allows,
-    /// leaves out an op. If another worker has left out an op, frees the op's memory.
+    /// Adds up the used memory every [`PAGES_AT_ONCE`] pages. If all workers together use more than
+    /// the batch allows, leaves out an op. If another worker has left out an op, frees the op's
+    /// memory.
     fn watch_memory(&mut self) {
         self.pages += 1;
         if self.batch.changes.load(Ordering::Relaxed) != self.changes {
@@ -509,8 +503,8 @@ impl<'a> Worker<'a> {
         (self.bytes, self.pages) = (bytes, 0);
     }
 
-    /// Leaves out the op with the largest key among this worker's ops with calls. Does not do so if
-    /// the worker has only one such op, or if another worker has left out an op in the meantime.
+    /// Leaves out the op with the largest key among this worker's ops with calls, unless it has
+    /// only one, or another worker has left out an op in the meantime.
     fn leave_out(&mut self) {
         let mut all = self.batch.lock();
         if self.batch.changes.load(Ordering::Relaxed) == self.changes {
@@ -553,7 +547,7 @@ impl Adder for Worker<'_> {
         self.find_rows(columns);
         let mut rows = std::mem::take(&mut self.rows);
         // In a run with a budget, two columns follow the counters: the weights of timed calls, and
-        // the weights of calls whose counters were read.
+        // of calls whose counters were read.
         let counters = self.profile.groups.counters();
         let of_weights = if columns.sampled { 2 } else { 0 };
         let variables = 1 + counters + of_weights + usize::from(self.recorded);

@@ -46,7 +46,7 @@ pub(super) fn add(
     ops.sort_by(|a, b| total(b).total_cmp(&total(a)).then(a.key.cmp(&b.key)));
 }
 
-/// If too few calls were chosen at random for a variable, keeps only the number of its values, the
+/// If too few calls were chosen at random for a variable, keeps the number of its values, the
 /// smallest and the largest value. Sets the means of the other variables to those that a report
 /// shows.
 fn keep_known(profile: &Profile, scope: &mut Scope, row: &SampledRow) {

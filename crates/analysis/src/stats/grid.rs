@@ -1,5 +1,4 @@
-//! Maps the values of metrics, which are floats, to integers. The later steps can only rank, sum
-//! and multiply integers.
+//! Maps the values of metrics, which are floats, to integers, which the later steps need.
 
 use model::metric::Bound;
 use profile::Profile;
@@ -21,7 +20,7 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// Makes the grid for these values, all of which must be finite.
+    /// Makes the grid for these values, which must be finite.
     fn of(values: impl Iterator<Item = f64>) -> Self {
         let fold = |range: Option<Self>, value: f64| match range {
             None => Some(Self { from: value, to: value }),
@@ -34,8 +33,8 @@ impl Grid {
         if self.to <= self.from {
             return 0;
         }
-        // The values are halved first, because the difference of a very large and a very small
-        // (negative) float would be infinite.
+        // The values are halved first, because the difference of two very large floats could be
+        // infinite.
         let part = (value / 2.0 - self.from / 2.0) / (self.to / 2.0 - self.from / 2.0);
         ((part * STEPS as f64).round() as u64).min(STEPS)
     }
@@ -63,9 +62,9 @@ impl Grid {
 }
 
 impl Samples {
-    /// Adds a column for each metric. The metric is computed from the recorded duration
-    /// (`recorded`) and from the counters, which are the columns after the first. `parts` contains
-    /// the corrections for each metric that is a part of the time.
+    /// Adds a column for each metric, computed from the recorded duration and from the counters,
+    /// which are the columns after the first. `parts` contains the corrections for metrics that are
+    /// a part of the time.
     pub(super) fn add_metrics(
         &mut self,
         profile: &Profile,

@@ -1,5 +1,5 @@
 //! Computes the amount that the recorder added to the values of a scope, and its standard
-//! deviation, which is how much of the values' scatter comes from the recorder.
+//! deviation.
 
 use profile::Profile;
 
@@ -9,8 +9,7 @@ use crate::amounts::{Brackets, Inside, ticks};
 use crate::empty::Bracket;
 use crate::estimate::Estimate;
 
-/// Sets `scope.inner` and `scope.brackets`. The first bracket is for the duration in ticks, the
-/// others are for the counters.
+/// Sets `scope.inner` and `scope.brackets`.
 pub(super) fn note(profile: &Profile, brackets: &Brackets, scope: &mut Scope, recorder: &Recorder) {
     scope.inner = recorder.inner;
     let counters = profile.groups.counters();
@@ -18,8 +17,8 @@ pub(super) fn note(profile: &Profile, brackets: &Brackets, scope: &mut Scope, re
     let inside = Inside { taken, calls: scope.calls };
     let mut deviations = recorder.brackets.deviations(counters, brackets);
     // The clock advances in steps, so a reading is wrong by up to one step. A duration is the
-    // difference of two readings, and the error of this difference has a variance of a sixth of the
-    // square of the step.
+    // difference of two readings, and its error has a variance of a sixth of the square of the
+    // step.
     let steps = profile.processes.iter().filter_map(|process| process.clock_steps);
     let step = steps.map(|steps| steps.typical_ticks).max().unwrap_or(0) as f64;
     deviations[0] = deviations[0].max(step / 6f64.sqrt());

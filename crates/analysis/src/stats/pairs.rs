@@ -1,11 +1,10 @@
-//! Describes pairs of variables of the same calls: the correlation of the values, the correlation
-//! of the ranks, and the number of calls in each combination of buckets.
+//! Describes pairs of variables of the same calls: the correlation of the values, that of the
+//! ranks, and the number of calls in each combination of buckets.
 
 use super::ranks::{BLOCK, Ranked, mean};
 use super::samples::{ColumnSlice, ValueSlice};
 use super::{Cell, Pair, Table};
 
-/// One of the two variables of a pair.
 pub(super) struct Side<'a> {
     pub column: ColumnSlice<'a>,
     pub ranked: &'a Ranked,
@@ -15,7 +14,6 @@ pub(super) struct Side<'a> {
     pub places: &'a [u8],
 }
 
-/// Buffers for pairs.
 #[derive(Debug, Default)]
 pub(super) struct PairScratch {
     cells: Vec<u32>,
@@ -89,8 +87,8 @@ fn products<A: Copy + Into<u64>, B: Copy + Into<u64>>(
     blocks.sum()
 }
 
-/// Describes a pair in which at least one variable has missing values: means, squares and ranks are
-/// computed from the calls that have both values.
+/// Describes a pair in which a variable has missing values: means, squares and ranks are computed
+/// from the calls that have both values.
 fn partly(of: &Side<'_>, given: &Side<'_>, scratch: &mut PairScratch) -> Pair {
     let sides = [of, given];
     let both = || {
@@ -145,14 +143,14 @@ fn partly(of: &Side<'_>, given: &Side<'_>, scratch: &mut PairScratch) -> Pair {
     }
 }
 
-/// Returns the index of a value's class, which contains all equal values. The index is at most the
-/// number of values, because the doubled ranks of two classes differ by at least two.
+/// Returns the index of a class of equal values. It is at most the number of values, because the
+/// doubled ranks of two classes differ by at least two.
 fn class(doubled_rank: u32) -> usize {
     (doubled_rank / 2) as usize
 }
 
-/// Ranks only `some` of the calls: computes the doubled rank of each class, and stores it in
-/// `ranks` by the class's index.
+/// Ranks `some` of the calls: stores the doubled rank of each class in `ranks`, by the class's
+/// index.
 fn rank_again(
     side: &Side<'_>,
     calls: u64,

@@ -12,18 +12,17 @@ use super::samples::{ColumnSlice, ValueSlice};
 use super::{Number, Variable};
 
 /// If the difference between the largest and the smallest value is less than this, the values are
-/// counted in a table instead of sorted, however few there are.
+/// counted in a table, however few there are.
 const COUNTED: u64 = 1 << 12;
-/// A large number of values is distributed into at most 2 to the power of this many parts, so that
-/// a part usually fits into a cache.
+/// Values are distributed into at most 2 to the power of this many parts, so that a part usually
+/// fits into a cache.
 const PART_BITS: u32 = 11;
-/// If there are fewer values than this, they are sorted as one part.
+/// Fewer values than this are sorted as one part.
 const FEW: usize = 1 << 12;
 /// Number of terms that are summed separately before their sum is added to the total, so that the
 /// rounding errors of long sums stay small.
 pub(super) const BLOCK: usize = 4096;
 
-/// A variable after sorting.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Ranked {
     pub calls: u64,
@@ -61,7 +60,6 @@ pub(super) struct RankScratch {
     /// For each value, the lower bits of its difference from the smallest value, and below them its
     /// index.
     packed: Vec<u64>,
-    /// A buffer for sorting parts of the packed values.
     other: Vec<u64>,
     wide: Vec<Wide>,
     counts: Vec<u32>,
@@ -105,8 +103,8 @@ pub(super) fn rank(
 ) -> Ranked {
     let (mut calls, mut sum, mut min, mut max) = (0u64, 0u128, u64::MAX, 0u64);
     match (column.values, column.missing) {
-        // The most frequent case: 32-bit values, none of them missing. The loop has a form that the
-        // compiler can vectorize.
+        // The most frequent case, in a form that the compiler can vectorize: 32-bit values, none of
+        // them missing.
         (ValueSlice::Narrow(values), None) => {
             for block in values.chunks(BLOCK) {
                 sum += u128::from(block.iter().map(|v| u64::from(*v)).sum::<u64>());
@@ -248,8 +246,8 @@ fn sort_parts(
     }
 }
 
-/// Sorts the items by their bits from bit `from` on; there are `bits` of them. Items with equal
-/// bits keep their order, which is that of the bits below.
+/// Sorts the items by `bits` bits from bit `from` on. Items with equal bits keep their order, which
+/// is that of the bits below.
 fn sort_by_value(items: &mut [u64], other: &mut Vec<u64>, bits: u32, from: u32) {
     let digit = if items.len() < 1 << 14 { 8 } else { 11 };
     let passes = bits.div_ceil(digit);
@@ -287,7 +285,6 @@ fn sort_by_value(items: &mut [u64], other: &mut Vec<u64>, bits: u32, from: u32) 
     }
 }
 
-/// Sums that are updated class by class, from the smallest value to the largest.
 struct Classes {
     calls: u64,
     min: u64,

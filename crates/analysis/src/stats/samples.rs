@@ -100,14 +100,13 @@ impl Samples {
         self.len == 0
     }
 
-    /// Removes and returns the last column if `there` is set. This column contains the durations as
-    /// they were recorded.
+    /// Removes and returns the last column, the recorded durations, if `there` is set.
     pub(super) fn take_recorded(&mut self, there: bool) -> Option<Column> {
         self.columns.pop_if(|_| there)
     }
 
-    /// If the calls have weights (see [`super::weighted`]), removes and returns the last two
-    /// columns, which contain them.
+    /// If the calls have weights (see [`super::weighted`]), removes and returns the two columns
+    /// with them, which are last.
     pub(super) fn take_weights(&mut self, profile: &profile::Profile) -> Option<Self> {
         let weights = profile.is_sampled() && self.columns.len() > 2;
         weights.then(|| Self {
@@ -129,14 +128,12 @@ impl Samples {
     }
 }
 
-/// The values of some consecutive calls.
 #[derive(Clone, Debug)]
 pub(super) struct Slice<'a> {
     pub columns: Vec<ColumnSlice<'a>>,
     pub len: usize,
 }
 
-/// One variable of a slice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ColumnSlice<'a> {
     pub values: ValueSlice<'a>,

@@ -6,20 +6,19 @@ use crate::estimate::Estimate;
 use crate::sampled::Estimated;
 use crate::table::compensate;
 
-/// The amount that the recorder added to the values of a variable. It must be subtracted before the
-/// values are converted to another unit.
+/// The amount that the recorder added to the values of a variable, in the unit of the values. It
+/// must be subtracted before the values are converted to another unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Subtracted {
     added: Option<Estimate>,
     /// Whether the amount is already subtracted from the values, which is so for durations. Then
-    /// the value stays, and only its interval is widened by the uncertainty of the amount.
+    /// the uncertainty of the amount still widens the interval.
     taken: bool,
 }
 
 impl Subtracted {
-    /// Returns the amount for a variable. Nothing is subtracted if values are shown as they were
-    /// recorded, or if the brackets were not calibrated. Nothing is subtracted from metrics either,
-    /// because they are computed from single calls.
+    /// Returns the amount for a variable. Nothing is subtracted if values are shown as recorded, if
+    /// the brackets were not calibrated, and from metrics, which are computed from single calls.
     pub fn new(stats: &Stats, scope: &Scope, variable: usize) -> Self {
         let bracket = scope.brackets.get(variable).copied().flatten();
         let added = bracket.filter(|_| !stats.raw).map(|bracket| bracket.mean);
@@ -37,8 +36,7 @@ impl Subtracted {
         self.from_estimate(Estimate::exact(value))
     }
 
-    /// Subtracts the amount from an estimated mean. The interval of the result includes the
-    /// uncertainty of the mean and of the amount.
+    /// Subtracts the amount from an estimated mean. The interval includes both uncertainties.
     pub fn from_estimate(self, mean: Estimate) -> Estimate {
         let added = self.added.map(|of| if self.taken { of.less(of.value) } else { of });
         let rest = compensate(mean, added);

@@ -1,11 +1,11 @@
 //! Computes the statistics of the timed calls of a run with a budget: each call counts as if it
 //! occurred `weight` times.
 //!
-//! Imagine a longer list in which each call is repeated `weight` times. All definitions of
-//! [`super`] apply to this list: means, ranks, buckets, ties, tables. The list is never built. A
-//! class of equal values with the weights w₁, w₂, … takes the sorted positions of Σw values. Only
-//! the standard deviation takes into account that the list comes from fewer calls: for n calls, the
-//! sum of squares is divided by (n − 1)/n · Σw.
+//! Imagine a longer list in which each call is repeated `weight` times. The definitions of
+//! [`super`] apply to this list: means, ranks, buckets, ties, tables. The list is not built: a
+//! class of equal values with the weights w₁, w₂, … takes the sorted positions of Σw values. The
+//! standard deviation takes into account that the list comes from fewer calls: for n calls, the sum
+//! of squares is divided by (n − 1)/n · Σw.
 
 use super::samples::{ColumnSlice, Slice};
 use super::{Cell, Pair, Scope, Table, Variable};
@@ -21,7 +21,6 @@ pub(super) enum Kind {
     Counted,
 }
 
-/// The weights of some consecutive calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weights<'a> {
     timed: ColumnSlice<'a>,
@@ -49,7 +48,6 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// A variable after sorting.
 struct Ranked {
     variable: Variable,
     /// For each call with a value: the value, its rank and its bucket.
@@ -252,9 +250,7 @@ mod tests {
     use super::super::samples::Samples;
     use super::*;
 
-    /// The statistics of calls with weights must be the same as those of a list in which each call
-    /// is repeated. `cli/tests/it/stats_oracle.rs` compares statistics without weights with numpy
-    /// and scipy.
+    /// `cli/tests/it/stats_oracle.rs` compares statistics without weights with numpy and scipy.
     #[test]
     fn as_if_each_call_were_there_several_times() {
         let mut random = Random(7);
@@ -267,8 +263,8 @@ mod tests {
                 let read = random.odd(2);
                 let values =
                     [Some(ticks), read.then_some(ticks / 2), read.then_some(random.below(9))];
-                // All variables of one case have the same weights, because pairs of variables with
-                // different weights are computed differently.
+                // Pairs of variables with different weights are computed differently, so all
+                // variables of one case have the same weights.
                 let weight = if case % 4 < 2 { timed } else { timed * counted };
                 for (column, value) in columns.iter_mut().zip(values) {
                     column.push(value);

@@ -17,7 +17,6 @@ pub(super) struct Workspace {
     scratch: Vec<Scratch>,
 }
 
-/// The buffers of one worker.
 #[derive(Debug, Default)]
 struct Scratch {
     rank: RankScratch,
@@ -41,8 +40,8 @@ impl Workspace {
             parallel(&mut self.scratch, items, |scratch, (column, (ranks, places))| {
                 rank(column, buckets, &mut scratch.rank, ranks, places)
             });
-        // Sorting takes the most memory. Pairs need other buffers, so the memory for sorting is
-        // freed before pairs are computed.
+        // Sorting takes the most memory. Pairs need other buffers, so its memory is freed before
+        // pairs are computed.
         self.scratch.iter_mut().for_each(|scratch| scratch.rank.shrink());
         let pairs =
             (0..calls.columns.len()).flat_map(|given| (0..given).map(move |of| (of, given)));
@@ -71,8 +70,8 @@ impl Workspace {
     }
 }
 
-/// Calls `each` for every item. As many threads as there are `states` take the items one by one.
-/// Returns the results in the order of the items.
+/// Calls `each` for every item, on one thread for each of `states`. Returns the results in the
+/// order of the items.
 pub(super) fn parallel<S: Send, T: Send, R: Send>(
     states: &mut [S],
     items: Vec<T>,

@@ -15,7 +15,6 @@ use crate::metrics::{self, Sets};
 use crate::sampled::Weights;
 use crate::walk::{Adder, apart};
 
-/// The table that one worker thread fills.
 #[derive(Debug)]
 pub(crate) struct Table<'a> {
     pub(super) profile: &'a Profile,
@@ -36,8 +35,7 @@ pub(crate) struct Table<'a> {
     machines: bool,
     /// The self times of all calls, in units of 1/[`amounts::PARTS`] tick.
     pub all_own: u128,
-    /// The time that was subtracted from the self times of all calls, in units of
-    /// 1/[`amounts::PARTS`] tick.
+    /// The time that was subtracted from `all_own`, in the same unit.
     pub all_own_taken: u128,
     /// Number of calls whose self time is 0 after the correction.
     pub all_exhausted: u64,
@@ -45,22 +43,20 @@ pub(crate) struct Table<'a> {
     pub of_threads: HashMap<(usize, usize), (u128, u128)>,
     /// Whether some call is inside of another one.
     pub nested: bool,
-    /// The numbers of brackets of all calls, by class. Brackets of one class add the same amounts.
+    /// The numbers of brackets of all calls.
     pub all_in_brackets: BracketCounts,
-    /// Numbers of calls that belong to no thread ([`Role::is_apart`]). The totals above leave these
-    /// calls out.
+    /// Numbers of calls that belong to no thread ([`Role::is_apart`]). The totals above leave them
+    /// out.
     pub all_apart: Apart,
     /// The row of each export of the process in `cached_process`.
     cache: ByExport,
     cached_process: Option<usize>,
-    /// The row of each call of the page.
     page_rows: Vec<u32>,
     /// The duration of each call of the page, without the time that the recorder added.
     page_times: Vec<u64>,
     page_runs: Vec<Run>,
 }
 
-/// Consecutive calls of a page that have the same row and the same class of bracket.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     row: u32,
@@ -112,8 +108,8 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Returns the row for calls of an export on the page's thread. In a table by CPU, this is only
-    /// a placeholder. `None` if the filter leaves the calls out.
+    /// Returns the row for calls of an export on the page's thread; a placeholder in a table by
+    /// CPU. `None` if the filter leaves the calls out.
     fn row_of(&mut self, columns: &Columns, export: u32) -> Option<usize> {
         let thread = (columns.process, columns.thread);
         let key = self.places.row(self.profile, thread, export)?;
@@ -238,7 +234,6 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Adds the table of another worker.
     pub fn merge(&mut self, other: Self) {
         self.all_calls += other.all_calls;
         self.all_dispatches += other.all_dispatches;
@@ -276,7 +271,7 @@ impl Adder for Table<'_> {
         self.find_rows(columns);
         let apart = apart(self.profile, columns);
         if apart.is_some() && !matches!(self.places.by(), By::Op | By::OpInProcess | By::Kind) {
-            // Calls that belong to no thread have rows only in tables by op and by kind.
+            // Calls that belong to no thread have rows in tables by op and by kind only.
             self.page_rows.fill(NO_ROW);
         }
         let counters = self.profile.groups.counters();
@@ -334,8 +329,7 @@ impl Adder for Table<'_> {
             }
             if mark.inner {
                 sum.inner += 1;
-                // Only outermost calls are added to the other sums. This call is inside of another
-                // call of the row, whose values already include it.
+                // This call is inside of another call of the row, whose values already include it.
                 self.page_rows[i] = NO_ROW;
                 continue;
             }

@@ -10,7 +10,6 @@ use crate::amounts::{Brackets, Inside, PARTS, ticks};
 use crate::estimate::Estimate;
 use crate::metrics::{Sets, empty_share, is_clock_of_threads};
 
-/// The data that are needed to compute a row from its sums.
 struct Finishing<'a> {
     profile: &'a Profile,
     sets: &'a Sets,
@@ -41,7 +40,7 @@ impl Sum {
             counter.brackets =
                 self.brackets.counter(table.profile, i, counter.calls, inside, table.brackets);
             counter.set_value(raw);
-            // A thread is on a CPU for no longer than its calls take, so this limits the value of a
+            // A thread is on a CPU for no longer than its calls take, which limits the value of a
             // clock.
             let of_all_calls = counter.calls == self.calls && !raw;
             if of_all_calls && is_clock_of_threads(table.profile, i) {
@@ -51,7 +50,7 @@ impl Sum {
         }
         let of_parts = |parts: Option<f64>| parts.map_or(0.0, |parts| parts / PARTS as f64);
         let [p10, p50, p99] = self.durations.quantiles([0.1, 0.5, 0.99]).map(of_parts);
-        // Metrics are computed from outermost calls only. If the row has inner calls, the number of
+        // Metrics are computed from outermost calls. If the row has inner calls, the number of
         // dispatches of the outermost calls alone is not known.
         let all = [(self.calls, self.dispatches)].into_iter().filter(|_| self.passes.is_empty());
         let of_passes = self.passes.iter().map(|pass| (pass.calls, pass.dispatches));
@@ -95,7 +94,7 @@ impl Sum {
 }
 
 /// Returns a sum of times as an estimate. `taken` was already subtracted from the sum; its
-/// uncertainty becomes that of the result.
+/// uncertainty remains.
 fn rest(parts: u128, taken: Option<Estimate>) -> Estimate {
     let value = ticks(parts);
     let of = taken.unwrap_or_default();
@@ -104,7 +103,7 @@ fn rest(parts: u128, taken: Option<Estimate>) -> Estimate {
 
 impl Table<'_> {
     /// Returns the sum of the self times of all calls of the profile, in ticks, and the time that
-    /// was subtracted from them.
+    /// was subtracted from it.
     pub fn all(&self, brackets: &Brackets) -> (Estimate, Option<Estimate>) {
         let taken = ticks(self.all_own_taken);
         let taken = self.all_in_brackets.taken(self.all_calls, taken, brackets);
@@ -112,8 +111,7 @@ impl Table<'_> {
         (rest(self.all_own, taken), taken)
     }
 
-    /// Computes all rows that have calls, using `workers` threads. The rows are in no particular
-    /// order.
+    /// Computes all rows that have calls, using `workers` threads, in no particular order.
     pub fn finish(self, workers: usize, brackets: &Brackets) -> Vec<Row> {
         let mut sums: Vec<Option<Sum>> = self.sums.into_iter().map(Some).collect();
         let mut work: Vec<(Key, Sum)> = self

@@ -1,10 +1,9 @@
-//! Decides which calls the user's filters select, and to which row each call belongs. Both can
-//! depend on properties of activities: kind, device and stream.
+//! Decides which calls the user's filters select, and to which row each call belongs.
 //!
-//! A profile of activities (an imported trace, or the events of plugins) stores them as follows.
-//! The library of an op is the name of its kind, a process is a device or a process of the host,
-//! and a thread is a stream of a device or a thread of the host. A process is a device if some op
-//! of it runs on devices according to the vocabulary of [`model::activity`].
+//! A profile of activities (an imported trace, or the events of plugins) stores their properties as
+//! follows. The library of an op is the name of its kind, a process is a device or a process of the
+//! host, and a thread is a stream of a device or a thread of the host. A process is a device if
+//! some op of it runs on devices according to the vocabulary of [`model::activity`].
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,8 +14,7 @@ use profile::{Homes, OpId, Profile};
 
 use super::{By, Key};
 
-/// The kind of rows, and the patterns that select calls. A pattern that is `None` selects all
-/// calls.
+/// The kind of rows, and the patterns that select calls.
 #[derive(Debug, Default)]
 pub(crate) struct Selection<'a> {
     pub by: By,
@@ -32,14 +30,13 @@ pub struct Counts {
     /// Number of processes, without devices.
     pub processes: usize,
     pub threads: usize,
-    /// Number of devices. The profile stores a device like a process, but the device is not counted
-    /// as one.
+    /// Number of devices, which the profile stores like processes.
     pub devices: usize,
 }
 
 impl Counts {
-    /// Counts the processes, threads and devices to which these threads of a profile belong. Each
-    /// thread is given by the index of the process and of the thread, possibly several times.
+    /// Counts the processes, threads and devices of these threads of a profile. A thread is given
+    /// by the index of the process and of the thread, possibly several times.
     pub fn of(profile: &Profile, threads: impl IntoIterator<Item = (usize, usize)>) -> Self {
         let is_device = devices(profile);
         let threads: HashSet<(usize, usize)> = threads.into_iter().collect();
@@ -78,12 +75,11 @@ pub(crate) struct Places<'a> {
     ops: Option<Vec<bool>>,
     /// The pattern for ops' names, for calls whose op's name is lost.
     filter: Option<&'a str>,
-    /// Whether only some kinds are selected. If so, a call whose op's name is lost is not selected,
-    /// because its kind is unknown.
+    /// Whether kinds are filtered. If so, a call whose op's name is lost is not selected, because
+    /// its kind is unknown.
     some_kinds: bool,
     /// For each op, the first op of the same kind.
     kinds: Vec<OpId>,
-    /// For each process, whether it is a device.
     devices: Vec<bool>,
     /// For each process, whether it is selected; `None` if all processes are selected.
     processes: Option<Vec<bool>>,
@@ -165,8 +161,7 @@ impl<'a> Places<'a> {
     }
 
     /// Returns the row for calls of an export in a thread. `None` if these calls are not selected.
-    /// In a table by CPU, the row depends on the single call, so the returned row is only a
-    /// placeholder.
+    /// A placeholder in a table by CPU, where the row depends on the single call.
     pub(crate) fn row(
         &self,
         profile: &Profile,

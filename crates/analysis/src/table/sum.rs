@@ -11,24 +11,24 @@ use crate::metrics::{self, SetSum};
 const CPU_WORDS: usize = 4096 / 64;
 
 /// The sums over the calls of a row that were added so far. Self times, `exhausted`, dispatches,
-/// threads, first calls and CPUs are those of all calls; the other sums are over outermost calls,
-/// which are not inside of another call of the row. Times are in units of
-/// 1/[`crate::amounts::PARTS`] tick, without the time that the recorder added.
+/// threads, first calls and CPUs are those of all calls; the other sums are over outermost calls.
+/// Times are in units of 1/[`crate::amounts::PARTS`] tick, without the time that the recorder
+/// added.
 #[derive(Debug)]
 pub struct Sum {
     pub calls: u64,
     /// Number of calls inside of other calls of the row.
     pub inner: u64,
-    /// Number of calls whose self time is 0 after the time that the recorder added was subtracted.
+    /// Number of calls whose self time is 0 after the correction.
     pub exhausted: u64,
     pub dispatches: u64,
     /// Whether some call is no workgroup, or its workgroup is unknown.
     pub unplaced: bool,
     pub total: u128,
     pub own: u128,
-    /// The time that was subtracted from the durations in `total`.
+    /// The time that was subtracted from `total`.
     pub taken: u128,
-    /// The time that was subtracted from the self times.
+    /// The time that was subtracted from `own`.
     pub own_taken: u128,
     pub brackets: BracketCounts,
     pub durations: Durations,
@@ -41,8 +41,8 @@ pub struct Sum {
     pub last_thread: Option<(usize, usize)>,
     /// The start and the duration of the earliest call of `last_thread`.
     pub first: (u64, u64),
-    /// The start and the duration of each thread's earliest call. Calls of `last_thread` may be
-    /// only in `first` so far.
+    /// The start and the duration of each thread's earliest call. Calls of `last_thread` may not be
+    /// included yet.
     pub firsts: HashMap<(usize, usize), (u64, u64)>,
     pub cpus: [u64; CPU_WORDS],
 }

@@ -1,7 +1,7 @@
 //! Computes the number of floating-point operations of an op from the shapes of its inputs.
 //!
 //! With `with_flops=True`, PyTorch shows these numbers in its own tables, but it does not write
-//! them to a recording. The code here uses PyTorch's definitions, so it computes the same numbers.
+//! them to a recording. The code here uses PyTorch's definitions.
 //!
 //! | op | operations |
 //! |---|---|
@@ -22,8 +22,8 @@ pub(super) fn of_op(name: &str, shapes: Option<&str>, concrete: Option<&str>) ->
         "mm" | "bmm" => product(&shape(0)?, &shape(1)?),
         "addmm" | "baddbmm" => product(&shape(1)?, &shape(2)?),
         "conv2d" => convolution(&shape(0)?, &shape(1)?, concrete?),
-        // An empty list of dimensions can mean two things in a recording: an input that is not a
-        // tensor, or a tensor without dimensions, which has one element.
+        // An empty list of dimensions can stand for an input that is not a tensor, or for a tensor
+        // without dimensions, which has one element.
         _ => all(&shape(0).filter(|dims| !dims.is_empty())?),
     }
 }
@@ -36,8 +36,7 @@ fn all(dims: &[u64]) -> Option<u64> {
     dims.iter().try_fold(1u64, |all, dim| all.checked_mul(*dim))
 }
 
-/// Returns the number of operations of a product of two matrices, or of two batches of matrices of
-/// equal size.
+/// Returns the number of operations of a product of two matrices, or of two batches of them.
 fn product(a: &[u64], b: &[u64]) -> Option<u64> {
     match (a, b) {
         ([m, k], [inner, n]) if k == inner => all(&[2, *m, *k, *n]),

@@ -1,11 +1,11 @@
 //! Adds up ops by the module, or by the line of Python code, that called them.
 //!
 //! A forward op belongs to the innermost module around it. A backward op runs later, often on
-//! another thread. It belongs to the module of the forward op that has the same number
-//! (`Sequence number`). Each thread numbers its ops separately, and a backward op contains
-//! PyTorch's own number of the thread on which the forward op ran. PyTorch draws arrows from some
-//! forward ops to their backward ops. From the two ends of an arrow, the code learns which row of
-//! the trace belongs to such a thread number.
+//! another thread. It belongs to the module of the forward op that has the same number (`Sequence
+//! number`). Each thread numbers its ops separately, and a backward op contains PyTorch's own
+//! number of the thread on which the forward op ran. PyTorch draws arrows from some forward ops to
+//! their backward ops. The two ends of an arrow show which row of the trace belongs to such a
+//! thread number.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,19 +25,19 @@ pub struct ModuleRow {
     pub self_ns: i64,
     /// Number of forward ops whose innermost module is this one.
     pub ops: u64,
-    /// The sum of the self times of the ops in `ops`.
+    /// The sum of the self times of `ops`.
     pub ops_ns: i64,
-    /// Number of backward ops whose forward ops belong to this module, and of the ops inside of these
-    /// backward ops.
+    /// Number of backward ops whose forward ops belong to this module, and of the ops inside of
+    /// these.
     pub backward_ops: u64,
-    /// The sum of the self times of the ops in `backward_ops`.
+    /// The sum of the self times of `backward_ops`.
     pub backward_ns: i64,
 }
 
 /// The table of modules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Modules {
-    /// The rows. The row with the most time in forward and backward ops is first.
+    /// The rows, the most time in forward and backward ops first.
     pub rows: Vec<ModuleRow>,
     /// Sum of the self times of all ops, forward and backward.
     pub ops_ns: i64,
@@ -46,7 +46,6 @@ pub struct Modules {
 
 type Path = usize;
 
-/// The paths of modules. Each path is stored once.
 #[derive(Default)]
 struct Paths {
     numbers: BTreeMap<String, Path>,
@@ -63,7 +62,6 @@ impl Paths {
     }
 }
 
-/// The module that an op belongs to.
 #[derive(Clone, Copy, Default, PartialEq)]
 struct Of {
     path: Option<Path>,
@@ -76,7 +74,7 @@ pub fn by_module(all: &[Activities]) -> profile::Result<Modules> {
 }
 
 /// Adds up the ops of all recordings by the innermost line of code outside of PyTorch that called
-/// them. In the result, `module` is this line.
+/// them. `module` is this line.
 pub fn by_line(all: &[Activities]) -> profile::Result<Modules> {
     by(all, Around::Lines)
 }
@@ -115,7 +113,7 @@ fn by(all: &[Activities], around: Around) -> profile::Result<Modules> {
     }
     let mut rows = paths.rows;
     if around == Around::Lines {
-        // Most lines that call a Python function call no op, so they have no row.
+        // Most lines that call a Python function call no op.
         rows.retain(|row| row.ops + row.backward_ops > 0);
     }
     if none.ops + none.backward_ops > 0 {
@@ -168,8 +166,8 @@ fn backward(slices: &Slices, of: &mut [Vec<Of>]) {
         }
     }
     // The forward ops, by row and number. If an op calls another op, both may have the same number.
-    // The inner op, which comes later, is then used: both are in the same module, or the inner op
-    // is in the module that did the work.
+    // The inner op comes later and is used: both are in the same module, or the inner op is in the
+    // module that did the work.
     let mut numbered: HashMap<(usize, i64), Option<Path>> = HashMap::new();
     let mut forward_rows: Vec<usize> = Vec::new();
     for (row, all) in slices.rows.iter().enumerate() {

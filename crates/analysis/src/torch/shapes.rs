@@ -12,8 +12,8 @@ use super::slices::{Around, Kind, Slices};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShapeRow {
     pub op: String,
-    /// The shapes, as JSON: a list with one entry for each argument. The entry is empty if the
-    /// argument is not a tensor. `None` if shapes were not recorded.
+    /// The shapes, as JSON: a list with one entry for each argument, which is empty if the argument
+    /// is not a tensor. `None` if shapes were not recorded.
     pub shapes: Option<String>,
     /// Floating-point operations of all calls, as PyTorch defines them. `None` if the number is not
     /// known for some of the calls.
@@ -21,7 +21,7 @@ pub struct ShapeRow {
     pub calls: u64,
     /// The sum of the durations of the calls.
     pub total_ns: i64,
-    /// The sum of the durations of the calls, without the durations of the ops inside of them.
+    /// The sum of the durations without the ops inside of the calls.
     pub self_ns: i64,
     /// The shortest duration of a call.
     pub min_ns: i64,
@@ -29,15 +29,13 @@ pub struct ShapeRow {
     pub max_ns: i64,
 }
 
-/// The operands that metrics of a [`ShapeRow`] can use. The only operand is the number of
-/// operations.
+/// The operands that metrics of a [`ShapeRow`] can use.
 pub const SHAPE_COUNTERS: [Operand<'static>; 1] =
     [Operand { name: "flops", unit: Unit::Count, scale: 1.0, group: 0 }];
 
 impl ShapeRow {
-    /// Returns the value of a metric that is bound to [`SHAPE_COUNTERS`]. Its `duration` is the
-    /// time of all calls. `None` if the metric uses operations that are not known, or is not
-    /// defined.
+    /// Returns the value of a metric that is bound to [`SHAPE_COUNTERS`]. `None` if the metric uses
+    /// operations that are not known, or is not defined.
     pub fn metric(&self, metric: &Bound) -> Option<f64> {
         let of = |_: &usize| self.flops.map(|flops| flops as f64);
         let values: Vec<f64> = metric.counters.iter().map(of).collect::<Option<_>>()?;
@@ -48,7 +46,7 @@ impl ShapeRow {
 /// The table of ops and shapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shapes {
-    /// The rows. The row with the largest self time is first.
+    /// The rows, the largest self time first.
     pub rows: Vec<ShapeRow>,
     /// The sum of the self times of all ops.
     pub self_ns: i64,

@@ -17,11 +17,11 @@ pub(super) enum Kind {
     Op,
 }
 
-/// A slice. Its texts are stored as indices in [`Slices::texts`].
+/// A slice. Its texts are indices in [`Slices::texts`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slice {
     pub kind: Kind,
-    /// The name of the op, or of the module without the prefix of module names.
+    /// The name of the op, or of the module without [`MODULE`].
     pub name: u32,
     pub start_ns: i64,
     pub end_ns: i64,
@@ -29,15 +29,14 @@ pub(super) struct Slice {
     pub shapes: Option<u32>,
     /// Floating-point operations of an op, if they are known.
     pub flops: Option<u64>,
-    /// The number that autograd assigned to an op. The corresponding backward op has the same
-    /// number.
+    /// The number that autograd assigned to an op and its backward op.
     pub sequence: Option<i64>,
-    /// PyTorch's number of the thread on which the forward op ran. Only backward ops have it.
+    /// PyTorch's number of the thread on which the forward op ran, for backward ops.
     pub forward_thread: Option<u64>,
     /// For ops of a TorchScript module: the path of this module.
     pub hierarchy: Option<u32>,
     /// The innermost slice of the same row around this one. `op` and `module` are the innermost op
-    /// and the innermost module around this slice.
+    /// and the innermost module around it.
     pub parent: Option<u32>,
     pub op: Option<u32>,
     pub module: Option<u32>,
@@ -62,21 +61,19 @@ struct End {
     time_ns: i64,
 }
 
-/// The parts of the activities that the tables need.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
     texts: Vec<Box<str>>,
     numbers: HashMap<Box<str>, u32>,
     /// The slices of each row, sorted by time. A slice comes after the slices that enclose it.
     pub rows: Vec<Vec<Slice>>,
-    /// For each arrow from a forward op to a backward op, the slices at both ends, each as row and
-    /// index in the row.
+    /// For each arrow from a forward op to a backward op, the slices at both ends, as row and index
+    /// in the row.
     pub arrows: Vec<[(usize, usize); 2]>,
-    /// Number of slices that are not properly nested: they end after a slice in which they began.
+    /// Number of slices that end after a slice in which they began.
     pub overlapping: u64,
 }
 
-/// The arguments of an activity that the tables need.
 #[derive(Deserialize, Default)]
 struct Arguments<'a> {
     #[serde(rename = "Input Dims", borrow, default)]
@@ -96,7 +93,7 @@ struct Arguments<'a> {
 /// What slices of the kind [`Kind::Module`] are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Around {
-    /// Calls of modules. The name is the module's name.
+    /// Calls of modules, named by the module.
     Modules,
     /// Calls of Python functions outside of PyTorch, named as in PyTorch (`FILE(LINE): NAME`, with
     /// the function's first line), and calls from such a function into PyTorch, named by the line
@@ -105,7 +102,6 @@ pub(super) enum Around {
     Lines,
 }
 
-/// The prefix of the names of modules.
 const MODULE: &str = "nn.Module: ";
 
 impl Slices {

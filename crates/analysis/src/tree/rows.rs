@@ -21,8 +21,7 @@ pub enum TreePart {
     Loop(usize, usize),
 }
 
-/// A row. Times are in ns. If the program ran once for each pass, all values are means over the
-/// passes.
+/// A row. Times are in ns. With several passes, values are means over the passes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreeRow {
     /// Index of the row above.
@@ -30,7 +29,7 @@ pub struct TreeRow {
     /// The number of rows above this one.
     pub depth: u32,
     pub what: TreePart,
-    /// The number of calls or hits. `None` if the number cannot have been the same in all passes.
+    /// The number of calls or hits. `None` if it cannot have been the same in all passes.
     pub calls: Option<u128>,
     /// The time including the calls and loops inside. `None` if it is not known.
     pub total: Option<Estimate>,
@@ -53,12 +52,11 @@ pub struct TreeRows {
     pub own_ns: f64,
 }
 
-/// Places the loops of a dispatch or op below the node of its calls, if the tree has only one node
-/// of them. All other loops are placed at the top: if there are several nodes, it is not known to
-/// which of them a loop's hits belong; if loops took longer than their calls, they also ran in
-/// others; and if loops ran in no dispatch or op, the calls around them are not known. Loops at the
-/// top have no share, because their time can be part of the time of calls. With `raw`, times of
-/// loops are as they were measured.
+/// Places the loops of a dispatch or op below the node of its calls, if the tree has a single node
+/// of them. All other loops are placed at the top, without a share, because their time can be part
+/// of the time of calls. With several nodes, it is not known to which of them a loop's hits belong.
+/// Loops that took longer than their calls also ran in others. The calls around loops that ran in
+/// no dispatch or op are not known. With `raw`, times of loops are as measured.
 pub fn rows(
     profile: &Profile,
     calls: &CallTree,
@@ -70,7 +68,7 @@ pub fn rows(
     build(calls, loops, around, raw, profile.timeline.ns_per_tick(), passes(profile, By::Op))
 }
 
-/// Makes the rows. `tick` is the length of a tick in ns, and `passes` is the number of passes.
+/// Makes the rows. `tick` is the length of a tick in ns.
 fn build(
     calls: &CallTree,
     loops: &LoopTable,
@@ -89,8 +87,7 @@ fn build(
         all.next().filter(|_| all.next().is_none()).copied()
     };
     let too_long = longer_than_their_calls(calls, loops, raw, tick, candidate);
-    // Returns the node of the calls around a loop, if there is only one place in which these can
-    // be.
+    // Returns the node of the calls around a loop, if there is only one place in which they can be.
     let home = |tree: &LoopTree, node: &LoopNode| {
         candidate(tree, node).filter(|index| !too_long.contains(index))
     };
@@ -131,9 +128,8 @@ fn build(
     TreeRows { rows, own_ns }
 }
 
-/// Finds nodes that are shorter than the loops that seem to be inside of them, even if the
-/// intervals of both are considered. Such loops must also have run on other threads, on which no
-/// calls were recorded.
+/// Finds nodes that are shorter than the loops that seem to be inside of them, beyond the intervals
+/// of both. Such loops must also have run on other threads, on which no calls were recorded.
 fn longer_than_their_calls(
     calls: &CallTree,
     loops: &LoopTable,
@@ -152,8 +148,7 @@ fn longer_than_their_calls(
             }
         }
     }
-    // The times of loops are measured separately, with a clock whose rate may be slightly
-    // different.
+    // The times of loops are measured with a clock whose rate may be slightly different.
     let most = |at: &usize| calls.nodes.get(*at).map_or(0.0, |node| 1.01 * node.total.high * tick);
     inside.into_iter().filter(|(at, ns)| *ns > most(at) + 1e3).map(|(at, _)| at).collect()
 }
@@ -210,7 +205,7 @@ impl Adder<'_> {
     }
 }
 
-/// Returns a loop's time with its interval, in ns. The ends of the interval are not negative.
+/// Returns a loop's time with its interval, in ns.
 fn ns(tree: &LoopTree, of: crate::loops::Estimate) -> Option<Estimate> {
     let value = tree.ns(of.value)?;
     let margin = of.margin.and_then(|margin| tree.ns(margin)).unwrap_or(0.0);
@@ -230,7 +225,7 @@ mod tests {
 
     const ID: [u8; 16] = [1; 16];
 
-    /// Makes a function `f` that was entered 5 times, and a loop in it that was entered 50 times.
+    /// A function `f` that was entered 5 times, and a loop in it that was entered 50 times.
     fn loops() -> LoopTable {
         let entries = serde_json::json!([
             {"id": 0, "kind": "function", "function": "f", "height": 1, "siblings": 0, "text": [1, 2]},
@@ -268,8 +263,7 @@ mod tests {
         LoopTable { modules: vec![tree], strays: 0 }
     }
 
-    /// Makes a tree of calls. `nodes` contains, for each node, its op and the index of the node
-    /// above it.
+    /// `nodes` contains, for each node, its op and the index of the node above it.
     fn calls(nodes: &[(u32, Option<usize>)]) -> CallTree {
         let node = |(op, parent): &(u32, Option<usize>)| TreeNode {
             parent: *parent,
@@ -316,7 +310,6 @@ mod tests {
         let found = build(&calls(&[(7, None), (8, None)]), &loops, &around, true, 1.0, 1);
         let values = |row: &TreeRow| [row.own, row.rest].map(|time| time.unwrap().value);
         let of: Vec<[f64; 2]> = found.rows.iter().map(values).collect();
-        // `f` takes 3 ns of the op's self time of 5 ns.
         assert_eq!(of, [[5.0, 5.0], [5.0, 2.0], [1.0, 1.0], [1.0, 1.0]]);
         assert_eq!(found.rows[1].share, Some(0.2));
     }
@@ -327,14 +320,13 @@ mod tests {
             |at: Option<usize>, of| vec![(5, at, at.is_some()), (50, Some(of), at.is_some())];
         assert_eq!(placed(&[(7, None), (8, None)], &[8]), below(Some(1), 2));
         // If the dispatch's calls have two nodes, no node, or nodes of two ops, the loops are
-        // placed at the top, and only once.
+        // placed at the top, once.
         assert_eq!(
             placed(&[(7, None), (8, Some(0)), (9, None), (8, Some(2))], &[8]),
             below(None, 4)
         );
         assert_eq!(placed(&[(7, None)], &[8]), below(None, 1));
         assert_eq!(placed(&[(7, None), (8, None)], &[7, 8]), below(None, 2));
-        // If no dispatch is known, the loop must be at the top.
         assert_eq!(placed(&[(7, None)], &[]), below(None, 1));
     }
 }

@@ -22,21 +22,20 @@ use crate::table::{By, Key};
 /// What a node shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackPart {
-    /// A thread, as process and thread index. The calls on the thread are below.
+    /// A thread, as process and thread index, above its calls.
     Thread(usize, usize),
     /// Calls of a function.
     Calls {
         /// The function, as in a table by op.
         key: Key,
-        /// Whether the node is for all calls that are too deep for nodes of their own, instead of a
-        /// single function.
+        /// Whether the node is for all calls that are too deep for nodes of their own.
         is_deeper: bool,
     },
     /// An instrumented function or loop, as the index of its module and its index in the module's
     /// nodes.
     Loop(usize, usize),
-    /// The node above all loops that are not inside of a recorded call. The times of these loops
-    /// are not part of the time in calls.
+    /// The node above all loops that are not inside of a recorded call. Their times are not part of
+    /// the time in calls.
     InNoCall,
 }
 
@@ -46,13 +45,13 @@ pub struct Stack {
     /// Index of the node above.
     pub parent: Option<usize>,
     pub what: StackPart,
-    /// The number of calls or hits; 0 for a thread, and for [`StackPart::InNoCall`]. If the program
-    /// ran once for each pass, this is the mean over the passes, rounded down.
+    /// The number of calls or hits; 0 for a thread, and for [`StackPart::InNoCall`]. With several
+    /// passes, the mean over the passes, rounded down.
     pub calls: u64,
     /// The node's self time in ns.
     pub own_ns: u64,
-    /// For each element of [`Stacks::counters`], the counts in the node itself, without the nodes
-    /// below. The counts that the recorder added are not subtracted.
+    /// For each element of [`Stacks::counters`], the counts in the node itself. The counts that the
+    /// recorder added are not subtracted.
     pub values: Vec<u64>,
 }
 
@@ -70,10 +69,10 @@ pub struct Stacks {
 /// Makes the stacks. `None` in a run with a budget, because the calls around a call are not known
 /// then.
 ///
-/// If the program ran once for each pass, there are no nodes for threads, because each pass had
-/// threads of its own. Loops have no values of counters. The times of loops are subtracted from the
-/// time of the dispatch or op around them. Estimated times of loops can exceed that time; then the
-/// times of all of its loops are reduced in proportion.
+/// With several passes, there are no nodes for threads, because each pass had threads of its own.
+/// Loops have no values of counters. The times of loops are subtracted from the time of the
+/// dispatch or op around them. Estimated times of loops that exceed that time are reduced in
+/// proportion.
 pub fn stacks(
     profile: &Profile,
     loops: &LoopTable,
@@ -136,8 +135,8 @@ pub fn stacks(
 }
 
 /// Returns, for each node and each of these counters, the counts in the node's calls without the
-/// calls directly inside. Some calls of a node may have no value. So the counts of a node are taken
-/// to be at least those of the calls inside, so that no count becomes negative.
+/// calls directly inside. Some calls of a node may have no value, so its counts are taken to be at
+/// least those of the calls inside.
 fn own_values(tree: &CallTree, counters: &[usize]) -> Vec<Vec<u64>> {
     let mut inside = vec![vec![0u128; counters.len()]; tree.nodes.len()];
     let mut own = vec![Vec::new(); tree.nodes.len()];
@@ -195,7 +194,7 @@ impl Maker<'_> {
         self.out.len() - 1
     }
 
-    /// Returns the functions and loops that were entered and that `of` selects. With `thread`, only
+    /// Returns the functions and loops that were entered and that `of` selects. With `thread`,
     /// those that were entered on this thread.
     fn loops(
         &self,

@@ -1,4 +1,4 @@
 //! Contains the rules that come with Counterpoint.
 
-/// The text of the rules, one rule per line. [`super`] describes the format.
+/// One rule per line, in the format of [`super`].
 pub const RULES: &str = include_str!("builtin.txt");

@@ -1,5 +1,5 @@
-//! Reads shapes. They occur in arguments (`float32[64, 784], float32[784, 256]`), in the names of
-//! IREE's dispatches (`mlp_dispatch_0_matmul_64x256x784_f32`), and in rules (`[m, k], [k, n]`).
+//! Reads shapes in arguments (`float32[64, 784], float32[784, 256]`), in the names of IREE's
+//! dispatches (`mlp_dispatch_0_matmul_64x256x784_f32`), and in rules (`[m, k], [k, n]`).
 
 use std::collections::BTreeMap;
 
@@ -73,8 +73,8 @@ pub fn number_of(tensors: &[Tensor]) -> Option<Number> {
     numbers.all(|number| number == Some(first)).then_some(first)
 }
 
-/// Reads arguments in the form that the recorder writes. Without arguments, the list is empty.
-/// `None` if the text has another form, for example because it was cut.
+/// Reads arguments in the form that the recorder writes. `None` if the text has another form, for
+/// example because it was cut.
 pub fn tensors(arguments: &str) -> Option<Vec<Tensor>> {
     let mut rest = arguments.trim();
     let mut found = Vec::new();
@@ -128,10 +128,10 @@ pub struct InName {
     pub number: Option<Number>,
 }
 
-/// Finds the dimensions in the name of a dispatch. They are the first part after `_dispatch_N_`
-/// that consists of numbers with `x` between them. The last number may be followed by a type
+/// Finds the dimensions in the name of a dispatch: the first part after `_dispatch_N_` that
+/// consists of numbers with `x` between them. The last number may be followed by a type
 /// (`64x10xf32`). Otherwise, the next part contains the type, if it is a single type (`f32`, but
-/// not `i8xi8xi32`). Returns `None` if a dimension is only known when the program runs (`D`).
+/// not `i8xi8xi32`). `None` if a dimension is only known when the program runs (`D`).
 pub fn in_name(name: &str) -> Option<InName> {
     let (_, after) = name.split_once("_dispatch_")?;
     let mut parts = after.split('_').skip(1);
@@ -185,7 +185,6 @@ impl Pattern {
         Ok(all)
     }
 
-    /// Returns the words of the pattern.
     pub fn names(&self) -> Vec<String> {
         let name = |piece: &Piece| match piece {
             Piece::One(name) | Piece::Many(Some(name)) => Some(name.clone()),

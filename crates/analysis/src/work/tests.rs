@@ -8,7 +8,6 @@ fn work(name: &str, arguments: &str) -> Option<(Option<f64>, Option<f64>)> {
     Rules::builtin().of(name, arguments).map(|work| (work.flop, work.bytes))
 }
 
-/// Every line of the table must be a rule that can be read.
 #[test]
 fn the_table_is_whole() {
     let lines = builtin::RULES.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -17,7 +16,7 @@ fn the_table_is_whole() {
 
 #[test]
 fn products_on_paper() {
-    // There are 4 × 8 results, each of 16 products. 64 + 128 + 32 numbers of 4 bytes are moved.
+    // 4 × 8 results, each of 16 products. 64 + 128 + 32 numbers of 4 bytes are moved.
     let of = (Some(1024.0), Some(4.0 * (64.0 + 128.0 + 32.0)));
     assert_eq!(work("aten::mm", "float32[4, 16], float32[16, 8]"), Some(of));
     assert_eq!(work("matmul", "float32[4, 16], float32[16, 8], float32[4, 8]"), Some(of));
@@ -91,9 +90,8 @@ fn reductions_on_paper() {
     assert_eq!(work("fused_sum_divide", "float32[32, 64], float32[32]"), None);
 }
 
-/// There are 5 channels of 6 × 6 results. Each result is computed from 3 channels of 3 × 3
-/// products. Ops that are fused with the convolution change only the bytes, even if a bias has the
-/// dimensions of a result.
+/// There are 5 channels of 6 × 6 results, each from 3 channels of 3 × 3 products. Ops that are
+/// fused with the convolution change the bytes, even if a bias has the dimensions of a result.
 #[test]
 fn convolutions_on_paper() {
     let flop = Some(2.0 * f64::from(5 * 6 * 6 * 3 * 3 * 3));
@@ -102,8 +100,7 @@ fn convolutions_on_paper() {
     assert_eq!(work("conv2d", &format!("{x}, {w}, {y}")), Some((flop, Some(4.0 * numbers))));
     let with_bias = work("fused_conv2d_add_relu", &format!("{x}, {w}, float32[1, 5, 1, 1], {y}"));
     assert_eq!(with_bias, Some((flop, Some(4.0 * (numbers + 5.0)))));
-    // The weights have one channel for each channel of the input, so each channel is a group of its
-    // own.
+    // The weights have one channel, so each channel of the input is a group of its own.
     let depthwise = format!("{x}, float32[3, 1, 3, 3], float32[1, 3, 6, 6]");
     assert_eq!(work("depthwise_conv2d", &depthwise), None);
     // A fused op does more work than the op with which its name begins.

@@ -10,7 +10,6 @@ pub fn for_problem(problem: &Problem, machine: &Machine) -> Option<String> {
     for_cause(&problem.cause, machine)
 }
 
-/// Like [`for_problem`], but takes only the cause of the problem.
 pub fn for_cause(cause: &Cause, machine: &Machine) -> Option<String> {
     let advice = match cause {
         Cause::Unknown => return None,

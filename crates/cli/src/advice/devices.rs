@@ -2,8 +2,7 @@
 
 use names::defaults::Skipped;
 
-/// Returns how a user can count with this component (PAPI's name for a driver), and how the user
-/// gets the right to do so. Returns `None` if there is no advice about the component.
+/// Returns advice for a component (PAPI's name for a driver).
 pub(super) fn for_device(component: &str) -> Option<&'static str> {
     match component.to_ascii_lowercase().as_str() {
         "cuda" => Some(
@@ -26,7 +25,7 @@ pub(super) fn for_device(component: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns a note, with advice, about a device that is left out.
+/// Returns a note about a device that is left out.
 pub fn skipped(skipped: &Skipped) -> String {
     match for_device(skipped.component) {
         Some(advice) => format!("{skipped}; {advice}"),

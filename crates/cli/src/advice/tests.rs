@@ -1,5 +1,5 @@
-//! Tests the advice that users see for each kind of cause. Each case has what was typed or what the
-//! machine is like, and the expected text.
+//! Tests the advice for each kind of cause: what was typed or what the machine is like, and the
+//! expected text.
 
 use ::machine::Machine;
 use ::machine::check::Cause;
@@ -14,7 +14,6 @@ fn of_list(machine: &Machine, typed: &str) -> String {
     for_name(&error, machine).unwrap_or_default()
 }
 
-/// The machine of this test has no files, so nothing is known about it.
 #[test]
 fn about_a_list() {
     let bare = Machine::at("/nonexistent");
@@ -73,7 +72,6 @@ fn about_a_list() {
     }
 }
 
-/// The machine of this test has a PMU, a tracepoint and a processor that is not from AMD.
 #[test]
 fn about_a_machines_own_names() {
     let tree = Tree::new("advice");
@@ -100,8 +98,8 @@ fn about_a_machines_own_names() {
     ] {
         assert_eq!(of_list(&machine, typed), expected, "{typed}");
     }
-    // The advice contains a list of counters and a metric that can be copied to the command line.
-    // `widths` are the widths of scalars and vectors in bits.
+    // The advice contains a list of counters and a metric that can be copied. `widths` are the
+    // widths of scalars and vectors in bits.
     for (preset, bits) in [("PAPI_SP_OPS", 32), ("PAPI_DP_OPS", 64)] {
         let advice = of_list(&machine, preset);
         let quoted: Vec<&str> = advice.split('\'').collect();
@@ -114,8 +112,7 @@ fn about_a_machines_own_names() {
     }
 }
 
-/// Tests advice about functions in files. The tests of the crate `names` produce the same causes
-/// with files that a compiler made.
+/// The tests of the crate `names` produce these causes with files that a compiler made.
 #[test]
 fn about_functions() {
     use ::names::NameCause::*;
@@ -157,11 +154,9 @@ fn about_functions() {
     }
 }
 
-/// The paths and contents of files.
 type Files<'f> = &'f [(&'f str, &'f str)];
 
-/// Returns a machine that has these files. Its user has no capabilities and is not in a user
-/// namespace.
+/// The user of this machine has no capabilities and is not in a user namespace.
 fn machine(files: Files<'_>) -> (Tree, Machine) {
     let tree = Tree::new("advice");
     tree.file("proc/self/uid_map", "         0          0 4294967295\n");
@@ -256,8 +251,6 @@ fn about_counters() {
     assert!(zero.starts_with(start), "{zero}");
 }
 
-/// The advice depends on how this user can get the right: by a lower `perf_event_paranoid`, by a
-/// capability, or only outside of the user namespace.
 #[test]
 fn about_permissions() {
     let level = |number| (PARANOID, number);

@@ -3,7 +3,6 @@
 
 use model::metric::all_builtins;
 
-/// Words that name no counter, and what to type to measure what they mean.
 const WANTED: &[(&[&str], &str)] = &[
     (
         &[
@@ -43,8 +42,7 @@ const WANTED: &[(&[&str], &str)] = &[
     (&["r", "raw"], "rNNNN is a hardware counter by its number in hexadecimal, as in r01c2"),
 ];
 
-/// Returns what to type instead of `name`, which is in no catalogue of counters. Returns `None` if
-/// `name` is not one of the words that people commonly type.
+/// Returns what to type instead of `name`, which is in no catalogue of counters.
 pub fn instead_of(name: &str) -> Option<String> {
     if name.contains(';') {
         return Some(format!("commas separate counters: -e {}", name.replace(';', ",")));

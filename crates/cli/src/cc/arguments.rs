@@ -1,7 +1,6 @@
 //! Reads a command line of clang: the source files, the output, and options that make two steps
 //! impossible. (The first step compiles a source to LLVM IR, the second one compiles the
-//! instrumented IR to an object.) A command line is compiled in two steps only if `options.rs`
-//! lists every option in it, and every file is a regular file.
+//! instrumented IR to an object.)
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -40,8 +39,7 @@ impl Word {
         self.kind == Kind::Option && self.text.as_bytes().starts_with(with.as_bytes())
     }
 
-    /// Whether this option, with its value, is certainly understood here in the same way as by
-    /// clang.
+    /// Whether this option, with its value, has the same meaning here as for clang.
     fn is_known(&self) -> bool {
         let known = |list: &[&str]| list.iter().any(|begin| self.begins(begin));
         match &self.value {
@@ -66,8 +64,7 @@ impl Word {
         }
     }
 
-    /// Returns the value of the option `name`. The value may follow in the same word or be the next
-    /// word.
+    /// The value may follow in the same word or be the next word.
     fn value_of(&self, name: &str) -> Option<OsString> {
         if self.is(name) {
             return self.value.clone();
@@ -99,12 +96,11 @@ pub enum Plan {
 
 pub struct Steps {
     pub sources: Vec<Source>,
-    /// Whether clang links the objects.
     pub links: bool,
 }
 
 pub struct Source {
-    /// The index of this file in [`Line::words`].
+    /// An index into [`Line::words`].
     at: usize,
     pub path: PathBuf,
     /// The path of the object that the user gets; `None` if the object is only linked.
@@ -112,8 +108,7 @@ pub struct Source {
 }
 
 impl Line {
-    /// Reads a command line. Fails only if a response file cannot be read, is in a form that only
-    /// clang reads, or is nested too deeply.
+    /// Reads a command line. Fails if a response file cannot be read here.
     pub fn read(words: &[OsString]) -> io::Result<Self> {
         let mut all = Vec::new();
         expand(words, &mut all, 0)?;
@@ -140,12 +135,11 @@ impl Line {
         Ok(Self { words })
     }
 
-    /// Whether the command line compiles a C or C++ file.
     pub fn has_sources(&self) -> bool {
         matches!(self.plan(), Plan::Cannot(_) | Plan::Compile(_))
     }
 
-    /// Returns the names of the source files, for a message.
+    /// The names of the source files, for a message.
     pub fn sources(&self) -> String {
         let files = self.words.iter().filter(|word| word.kind == Kind::Source);
         let names: Vec<_> = files.map(|word| word.text.to_string_lossy()).collect();
@@ -160,7 +154,7 @@ impl Line {
         self.words.iter().filter_map(|word| word.value_of(name)).next_back()
     }
 
-    /// Determines how the command line is handled, without looking at the files on disk.
+    /// Decides without looking at the files on disk.
     pub fn plan(&self) -> Plan {
         let sources = self.words.iter().filter(|word| word.kind == Kind::Source).count();
         if sources == 0 || COMPILES_NOTHING.iter().any(|name| self.has(name)) {
@@ -176,7 +170,7 @@ impl Line {
         }
         let links = self.links();
         let output = self.last("-o");
-        // Several objects cannot have one output file. Clang reports this error.
+        // Clang reports this error: several objects cannot have one output file.
         if !links && sources > 1 && output.is_some() {
             return Plan::Nothing;
         }
@@ -191,16 +185,15 @@ impl Line {
         Plan::Compile(Steps { sources: sources.collect(), links })
     }
 
-    /// Returns a different plan than [`Self::plan`] if the files on disk require one. This is the
-    /// case if an input is missing, which clang reports, or if a file is not a regular file: two
-    /// steps would read a pipe twice or replace a device.
+    /// Returns another plan if the files on disk require one. Clang reports a missing input. An
+    /// input that is not a regular file is left to clang: two steps would read a pipe twice or
+    /// replace a device.
     pub fn stopped_by_files(&self, steps: &Steps) -> Option<Plan> {
         let is_other = |path: &Path| std::fs::metadata(path).is_ok_and(|about| !about.is_file());
         let is_missing = |word: &&Word| std::fs::metadata(&word.text).is_err();
         let (options, inputs): (Vec<_>, Vec<_>) =
             self.words.iter().partition(|word| word.kind == Kind::Option);
-        // A header may be in a directory that clang searches, so a header that is missing here is
-        // no reason to stop.
+        // A missing header is no reason to stop: clang searches further directories.
         let names = ["-include", "-imacros", "-Xclang"];
         let headers = options.iter().filter(|word| names.iter().any(|name| word.is(name)));
         let read = headers.filter_map(|word| word.value.as_ref());
@@ -220,8 +213,7 @@ impl Line {
         !self.has("-c") && !self.has("--compile")
     }
 
-    /// Returns the reason if the command line or an environment variable does not allow two steps.
-    /// An unknown option is such a reason.
+    /// The reason why the command line or an environment variable does not allow two steps.
     fn obstacle(&self) -> Option<String> {
         for (beginning, why) in CANNOT {
             let whole = beginning.len() == 2 || *beginning == "-MJ" || *beginning == "-arch";
@@ -271,8 +263,8 @@ impl Line {
         Some(why.to_owned())
     }
 
-    /// Returns the arguments of the first step, which compiles a source to the text of LLVM IR on
-    /// standard output.
+    /// The arguments of the first step, which compiles a source to the text of LLVM IR on standard
+    /// output.
     pub fn first(&self, source: &Source, links: bool) -> Vec<OsString> {
         let mut words = Vec::new();
         for (at, word) in self.words.iter().enumerate() {
@@ -292,8 +284,7 @@ impl Line {
             }
         }
         if self.has("-MD") || self.has("-MMD") {
-            // The dependency file and its target get the names that clang would derive from the
-            // object.
+            // The dependency file gets the name that clang would derive from the object.
             let object = source.object.clone().unwrap_or_default();
             if self.last("-MF").is_none() {
                 words.extend(["-MF".into(), object.with_extension("d").into()]);
@@ -303,14 +294,13 @@ impl Line {
             }
         }
         if links {
-            // Options for the linker are not used in this step, and clang would warn about them.
+            // Clang would warn about options for the linker.
             words.push("-Qunused-arguments".into());
         }
         words.extend(["-S", "-emit-llvm", "-o", "-"].map(OsString::from));
         words
     }
 
-    /// Returns the options of the second step, which compiles the instrumented IR.
     pub fn second(&self) -> Vec<OsString> {
         let mut words = Vec::new();
         for word in self.words.iter().filter(|word| word.kind == Kind::Option) {
@@ -323,8 +313,6 @@ impl Line {
         words
     }
 
-    /// Returns the arguments with which clang links: the original arguments, in which the sources
-    /// are replaced by objects.
     pub fn linking(&self, steps: &Steps, objects: &[PathBuf]) -> Vec<OsString> {
         let mut words = Vec::new();
         for (at, word) in self.words.iter().enumerate() {
@@ -334,15 +322,13 @@ impl Line {
                 None => word.push(&mut words),
             }
         }
-        // Nothing is compiled in this step, and clang would warn about each option that is used
-        // only for compiling.
+        // Clang would warn about options that are used only for compiling.
         words.push("-Qunused-arguments".into());
         words
     }
 }
 
-/// Returns the kind of a file. The language that `-x` named determines the kind, or else the file's
-/// name.
+/// The language that `-x` named determines the kind, or else the file's name.
 fn file_kind(path: &Path, language: Option<&OsStr>) -> Kind {
     if let Some(language) = language.and_then(OsStr::to_str) {
         return match language {
@@ -363,8 +349,8 @@ fn file_kind(path: &Path, language: Option<&OsStr>) -> Kind {
     }
 }
 
-/// Replaces each `@FILE` by the words of that response file. They may name further response files.
-/// As in clang, `@FILE` is an ordinary word if the file does not exist.
+/// Replaces each `@FILE` by the words of that response file. As in clang, `@FILE` is an ordinary
+/// word if the file does not exist.
 fn expand(words: &[OsString], all: &mut Vec<OsString>, depth: u32) -> io::Result<()> {
     for word in words {
         let named =
@@ -373,7 +359,7 @@ fn expand(words: &[OsString], all: &mut Vec<OsString>, depth: u32) -> io::Result
             Some(_) if depth > 20 => return Err(io::Error::other("response files without an end")),
             Some(file) => {
                 let text = std::fs::read(file)?;
-                // Files with a byte order mark, or with a backslash at the end, are left to clang.
+                // Clang reads files with a byte order mark or with a backslash at the end.
                 let odd = [&b"\xef\xbb\xbf"[..], b"\xff\xfe", b"\xfe\xff"];
                 if odd.iter().any(|mark| text.starts_with(mark)) || text.ends_with(b"\\") {
                     return Err(io::Error::other("a response file that only clang reads"));
@@ -423,8 +409,7 @@ mod tests {
         words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
-    /// Returns the plan for a command line as text: `nothing`, a reason, or the objects (`link` if
-    /// they are linked).
+    /// The plan as text: `nothing`, a reason, or the objects (`link` if they are linked).
     fn judged(words: &str) -> String {
         match line(words).plan() {
             Plan::Nothing => "nothing".to_owned(),

@@ -14,15 +14,12 @@ use crate::temporary::Temporary;
 use crate::terminal::say;
 
 pub enum Done {
-    /// The compiler ended with this status.
     Ended(ExitCode),
-    /// The file cannot be compiled in two steps. A line with the reason was printed if there was
-    /// one to report.
+    /// The file cannot be compiled in two steps.
     Untouched,
 }
 
-/// Compiles the source files, and links the objects if the command line asks for it. As with clang,
-/// the other files are compiled even if one file has an error.
+/// As with clang, the other files are compiled even if one file has an error.
 pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure> {
     let selection = Selection::from_variable().map_err(|failure| failure.exit_code(1))?;
     let folder = if steps.links { Some(Temporary::new()?) } else { None };
@@ -32,8 +29,8 @@ pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure>
     for (number, source) in steps.sources.iter().enumerate() {
         let object = match (&source.object, &folder) {
             (Some(object), _) => object.clone(),
-            // The name of the object contains the name of the source, because the linker shows it
-            // in messages about undefined symbols.
+            // The name contains the name of the source, because the linker shows it in messages
+            // about undefined symbols.
             (None, folder) => {
                 let stem = source.path.file_stem().unwrap_or_default().to_string_lossy();
                 let folder = folder.as_ref().map_or(Path::new("."), |folder| folder.path());
@@ -65,12 +62,9 @@ pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure>
 }
 
 enum Object {
-    /// The object was made. The bytes are clang's messages.
     Made(Vec<u8>),
-    /// clang found an error.
     Error(Ended),
-    /// Clang must run with the original arguments, because the second step fails or prints a new
-    /// message even without instrumentation.
+    /// The second step fails or prints a new message even without instrumentation.
     Untouched,
 }
 
@@ -116,8 +110,7 @@ fn compile(
         }
         left(&format!("the compiler does not accept it: {}", first_error(&ended.messages)));
     }
-    // Try the IR without instrumentation. It becomes the same machine code that clang alone would
-    // make.
+    // Try the IR without instrumentation.
     if accepted(&second(&first.output)?) {
         return Ok(Object::Made(first.messages));
     }
@@ -125,7 +118,6 @@ fn compile(
     Ok(Object::Untouched)
 }
 
-/// Whether the second step printed a message that the first one did not print.
 fn says_more(second: &Ended, first: &Ended) -> bool {
     let lines = |ended: &Ended| {
         let text = String::from_utf8_lossy(&ended.messages).into_owned();
@@ -135,15 +127,14 @@ fn says_more(second: &Ended, first: &Ended) -> bool {
     lines(second).iter().any(|line| !said.contains(line) && !line.ends_with(" generated."))
 }
 
-/// Returns the option that makes clang colour its messages if stderr is a terminal. Clang cannot
-/// find this out, because its own stderr is a pipe to this process. The user's options follow this
-/// option, so they take precedence.
+/// Makes clang colour its messages if stderr is a terminal. Clang cannot find this out, because its
+/// own stderr is a pipe to this process. The user's options come later, so they take precedence.
 fn colours() -> impl Iterator<Item = &'static str> {
     let able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     (able && std::io::stderr().is_terminal()).then_some("-fcolor-diagnostics").into_iter()
 }
 
-/// Removes an object after a failure, as clang does, but only if it is a regular file.
+/// Clang also removes the object after a failure. A file that is not regular is kept.
 fn remove(object: &Path) {
     if std::fs::metadata(object).is_ok_and(|about| about.is_file()) {
         let _ = std::fs::remove_file(object);

@@ -1,8 +1,7 @@
 //! Lists the options of clang that are known, grouped by how they affect compiling in two steps. A
 //! command line with an option that is in none of these lists is passed on to clang unchanged.
 
-/// Options whose value is the next word. For some of these options, the value can also follow in
-/// the same word: see [`JOINED`].
+/// Options whose value is the next word.
 pub const WITH_VALUE: &[&str] = &[
     "-o",
     "-I",
@@ -141,8 +140,8 @@ pub const UNKNOWN: &[&str] = &[
     "-output",
 ];
 
-/// The options that `-Xclang` may pass to the compiler; it may also pass any word without a dash,
-/// which is a value. CMake uses the last three options for precompiled headers.
+/// Options that `-Xclang` may pass to the compiler. CMake uses the last three for precompiled
+/// headers.
 pub const INNER: &[&str] =
     &["-target-feature", "-disable-O0-optnone", "-include", "-include-pch", "-fno-pch-timestamp"];
 
@@ -157,8 +156,8 @@ pub const VARIABLES: &[&str] = &[
     "SUNPRO_DEPENDENCIES",
 ];
 
-/// Beginnings of known options that are passed only to the first step. With these options, the
-/// second step would write a file again or load a plugin again, or it would have no use for them.
+/// Beginnings of known options that are passed only to the first step. With them, the second step
+/// would write a file again or load a plugin again, or it would have no use for them.
 pub const FIRST_ONLY: &[&str] = &[
     "-D",
     "-U",
@@ -184,7 +183,6 @@ pub const FIRST_ONLY: &[&str] = &[
     "-Wp,",
 ];
 
-/// Options that make clang compile nothing.
 pub const COMPILES_NOTHING: &[&str] = &[
     "-E",
     "-M",

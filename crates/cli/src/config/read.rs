@@ -12,14 +12,12 @@ pub enum Key {
     EventsDir,
 }
 
-/// The properties of a key: its name, the values that it can have, and whether the file of a
-/// project may set it.
 struct Known {
     key: Key,
     name: &'static str,
     is_number: bool,
     in_projects: bool,
-    /// Returns whether a text is an allowed value. It is not called for numbers.
+    /// Whether a text is allowed; not used for numbers.
     is_right: fn(&str) -> bool,
     expected: &'static str,
 }
@@ -28,7 +26,6 @@ const fn known(key: Key, name: &'static str, in_projects: bool) -> Known {
     Known { key, name, is_number: false, in_projects, is_right: |_| true, expected: "a text" }
 }
 
-/// All keys, in the order in which they are documented.
 const KEYS: [Known; 7] = [
     known(Key::Events, "events", true),
     known(Key::Budget, "budget", true),
@@ -44,7 +41,6 @@ const KEYS: [Known; 7] = [
 ];
 
 impl Key {
-    /// Returns the name of the key in the file.
     pub fn name(self) -> &'static str {
         KEYS.iter().find(|known| known.key == self).map_or("", |known| known.name)
     }
@@ -68,8 +64,7 @@ impl std::fmt::Display for Value {
 /// The settings of a file, each with the number of its line.
 pub type Settings = Vec<(usize, Key, Value)>;
 
-/// Parses the settings of a file. An error consists of the number of a line and a description of
-/// what is wrong in that line.
+/// An error is a line's number and what is wrong in that line.
 pub fn settings(text: &str, of_project: bool) -> Result<Settings, (usize, String)> {
     let mut found = Settings::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -140,7 +135,6 @@ fn value(text: &str) -> Result<Value, String> {
     ends(rest).map(|()| Value::Number(number))
 }
 
-/// Checks that nothing but a comment follows a value.
 fn ends(rest: &str) -> Result<(), String> {
     let rest = rest.trim();
     match rest.is_empty() || rest.starts_with('#') {

@@ -10,7 +10,6 @@ use crate::view::head::ProfileHead;
 use crate::view::labels::{op_of, process_label, thread_label};
 use crate::view::losses::losses_out;
 
-/// The schema of the JSON that `critical-path` prints.
 const SCHEMA: &str = "counterpoint.critical-path/1";
 
 pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {

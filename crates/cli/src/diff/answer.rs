@@ -13,8 +13,7 @@ const SHARE: f64 = 0.05;
 /// A sentence names at most this many rows.
 const NAMED: usize = 3;
 
-/// Formats a fraction as a percentage without its sign: `12.3`. Percentages from about 100 have no
-/// decimals, and percentages below about 1 have two.
+/// Formats a fraction as a percentage without its sign: `12.3`.
 fn digits(part: f64) -> String {
     let percent = 100.0 * part.abs();
     match percent {
@@ -108,7 +107,7 @@ pub fn processor(diff: &Diff) -> Option<String> {
     })
 }
 
-/// Formats a threshold in percent as the user typed it, without trailing zeros: `3`, `0.5`.
+/// Formats a fraction in percent without trailing zeros: `3`, `0.5`.
 pub fn trimmed(part: f64) -> String {
     let percent = format!("{:.2}", 100.0 * part);
     percent.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -127,7 +126,7 @@ pub fn word(of: &Verdict, about: About) -> &'static str {
     }
 }
 
-/// Returns why no difference was tested. The text is empty if the differences were tested.
+/// Returns why nothing was tested, or an empty text.
 pub fn why_untested(diff: &Diff) -> String {
     match diff.untested {
         Some(Untested::NotPaired) => {
@@ -234,8 +233,7 @@ fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
     }
 }
 
-/// Appends the rows that differ to `text`, which says that the whole does not differ or that its
-/// difference is not known.
+/// Appends the rows that differ to `text`, which is about the whole.
 fn with_rows(diff: &Diff, names: &[String], text: String) -> String {
     let rows = differing(diff);
     let some = rows
@@ -253,8 +251,7 @@ fn with_rows(diff: &Diff, names: &[String], text: String) -> String {
     }
 }
 
-/// Returns how a row of A or B corresponds to rows of the other side: `renamed from x`. The text is
-/// empty if the row is the same on both sides or exists only on one side.
+/// Returns how a row of A or B corresponds to rows of the other side: `renamed from x`.
 pub fn relation(
     row: &DiffRow,
     name: impl Fn(&analysis::diff::recorded::Identity) -> String,

@@ -14,8 +14,7 @@ use super::answer::{About, reading, relation, signed_time, verdict, word};
 use crate::view::sampled;
 use crate::view::table::{Column, Table, Value};
 
-/// The titles of the columns of the two sides. Side A is the base, and side B is compared with side
-/// A.
+/// The titles of the columns of the two sides.
 pub const BASE: &str = "A (base)";
 pub const NEW: &str = "B (new)";
 /// The title of the column with the verdicts.
@@ -34,8 +33,7 @@ pub fn name(one: &Identity) -> String {
     }
 }
 
-/// Returns the names of all rows. If several rows have the same name, their arguments (such as
-/// shapes) are appended to it. If the names are still the same, a number is appended.
+/// Returns the names of the rows.
 pub fn names(diff: &Diff) -> Vec<String> {
     // A row of A that was split into several rows of B keeps its name in A.
     let called = |row: &DiffRow| match row.relation {
@@ -46,7 +44,7 @@ pub fn names(diff: &Diff) -> Vec<String> {
     distinct(&all)
 }
 
-/// Returns a different name for each row.
+/// Tells equal names apart: appends arguments (such as shapes), or else numbers.
 pub fn distinct(all: &[Identity]) -> Vec<String> {
     let mut names: Vec<String> = all.iter().map(name).collect();
     for attempt in 0..2 {
@@ -126,8 +124,7 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
         };
         rows.iter().zip(cells).map(count).collect::<Vec<_>>()
     };
-    // In the table for people, there is only one column of calls if both sides have the same
-    // numbers of calls.
+    // People get one column of calls if both sides have the same exact numbers.
     let calls = sides(&|side| Some(side.calls));
     let different = rows.iter().any(|row| row.calls_differ) || [0, 1].into_iter().any(is_about);
     let [calls_a, calls_b] = calls;
@@ -202,15 +199,13 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     Table::new(columns, order)
 }
 
-/// Returns the mean time of an execution. The table shows it for rows that only A or only B has.
+/// Returns the mean time of an execution. It is shown where nothing was compared.
 fn mean(side: Option<Side>) -> Option<f64> {
     let side = side.filter(|side| side.executions > 0.0)?;
     Some(side.total_ns? / side.executions)
 }
 
-/// A function that returns an estimate of a row for A or for B.
 type OfSide = fn(Side) -> Option<Estimated>;
-/// A function that returns the lower or the upper end of an interval.
 type End = fn(Estimate) -> f64;
 
 /// Adds columns with the ends of the intervals of estimates, only in formats for programs. Only

@@ -26,8 +26,7 @@ enum Of {
     Counter(String),
 }
 
-/// A rule of `--fail-if`, and a sentence for each row (or for the whole program) for which it
-/// holds.
+/// A rule, with a sentence for each row (or for the whole) for which it holds.
 pub struct Failed {
     pub rule: String,
     pub rows: Vec<String>,
@@ -65,9 +64,8 @@ impl Gate {
     }
 }
 
-/// Of the lower ends of the changes' intervals that are above `limit`, returns the largest. The
-/// estimate of a change is not enough: if only the estimate is above the limit, the true change may
-/// be below it.
+/// Returns the largest lower end of an interval that is above `limit`. The estimate of a change is
+/// not enough, because the true change may be smaller.
 fn exceeds(compared: &[Compared], limit: f64) -> Option<f64> {
     let low = |one: &Compared| one.interval.map(|[low, _]| low);
     compared.iter().filter_map(low).filter(|low| *low > limit).reduce(f64::max)
@@ -83,7 +81,7 @@ fn of_row(row: &DiffRow, name: &str, limit: f64) -> Option<String> {
     Some(format!("{name} is slower by at least {}", signed(low).trim_start_matches('+')))
 }
 
-/// Checks all rules, and returns the rows for which each rule holds.
+/// Returns the rows for which each rule holds.
 ///
 /// # Errors
 /// Returns an error if nothing matches a rule, or if nothing that matches was tested, because such

@@ -29,7 +29,6 @@ use crate::view::rights::{Needs, confine};
 use crate::view::units::{moment, plural};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// The schema of the JSON that `diff --history` prints.
 const HISTORY_SCHEMA: &str = "counterpoint.history/1";
 
 /// One point of the history: consecutive runs with the same labels, or a single run without labels.
@@ -80,7 +79,7 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     let identities: Vec<Identity> = history.rows.iter().map(|(one, _)| one.clone()).collect();
     let names = columns::distinct(&identities);
     let labels: Vec<String> = points.iter().map(Point::name).collect();
-    // If the time of the whole is known, it is the first of the tested series of times.
+    // If the whole has times, they are the first of the series.
     let times = history.whole.iter().chain(history.rows.iter().map(|(_, times)| times));
     let times: Vec<Vec<f64>> = times.cloned().collect();
     let first = usize::from(history.whole.is_some());
@@ -142,7 +141,6 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
                 changes: found
                     .iter()
                     .map(|one| object! {
-                        // The name is null for the whole program.
                         name: one.row.map(|row| names[row].as_str()),
                         point: one.point.at,
                         change: one.point.change,
@@ -206,8 +204,7 @@ fn sentence(from: &str, name: &str, point: &ChangePoint) -> String {
     format!("from {from} on, {name} takes {} {word}", amount(&change))
 }
 
-/// Finds the runs in the directory `dir`. They are its profiles, and the runs of its series that
-/// record one program. `dir` can also be such a series itself.
+/// Finds the runs in a directory of profiles and series, or in a series.
 fn runs(dir: &Path, notes: &mut Vec<String>) -> Result<Vec<Run>, Failure> {
     let is_run = |path: &PathBuf| path.join("manifest.json").is_file() || Series::is_at(path);
     let mut paths: Vec<PathBuf> = match Series::is_at(dir) {

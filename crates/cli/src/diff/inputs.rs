@@ -24,8 +24,8 @@ use crate::view::units::plural;
 pub struct Run {
     pub path: PathBuf,
     pub manifest: Manifest,
-    /// The rows of the run, if it is in a dataset. They are read when the run is found, because all
-    /// runs of a dataset are read together.
+    /// The rows of a run in a dataset. They are read when the run is found, because all runs of a
+    /// dataset are read together.
     of_dataset: Option<Recorded>,
 }
 
@@ -58,10 +58,8 @@ impl Run {
 
 pub struct Inputs {
     pub runs: [Vec<Run>; 2],
-    /// The pairs, as indices of runs of A and B in `runs`. The list is empty if the runs are not
-    /// paired.
+    /// The pairs, as indices of runs of A and B in `runs`.
     pub pairs: Vec<(usize, usize)>,
-    /// Notes for the user, for example about rounds that are not complete.
     pub notes: Vec<String>,
 }
 
@@ -90,7 +88,6 @@ impl Inputs {
         Ok(Self { runs, pairs, notes })
     }
 
-    /// Reads the runs, one after the other.
     pub fn read(&self, args: &Args) -> Result<[Vec<Recorded>; 2], Failure> {
         let [a, b] = &self.runs;
         let reading = progress::step_of("reading", (a.len() + b.len()) as u64, "runs");
@@ -103,11 +100,11 @@ impl Inputs {
 }
 
 /// The smallest allowed threshold for datasets. A dataset's quantiles are known within 1/128. The
-/// errors of A and B may have opposite directions, so they can add up.
+/// errors of A and B can add up.
 const LEAST_THRESHOLD: f64 = 2.0 / 128.0;
 
-/// Reads the runs of datasets. The runs in a dataset are taken as repeats of each other. Only ranks
-/// that all runs have are compared.
+/// Reads the runs of datasets, which are taken as repeats. Only ranks that all runs have are
+/// compared.
 fn of_datasets(
     args: &Args,
     sides: [&[PathBuf]; 2],
@@ -147,7 +144,7 @@ fn of_datasets(
             side.push((path, dataset));
         }
     }
-    // The ranks of each run. The key is the dataset's number and the run's name.
+    // The ranks of each run, by the dataset's number and the run's name.
     let mut ranks: BTreeMap<(usize, &str), BTreeSet<u32>> = BTreeMap::new();
     for (number, (_, dataset)) in opened.iter().flatten().enumerate() {
         for member in dataset.members() {
@@ -243,7 +240,6 @@ fn both(path: &Path, notes: &mut Vec<String>) -> Result<[Vec<Run>; 2], Failure> 
     Ok(sides)
 }
 
-/// Returns the runs of one side.
 pub fn one(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Run>, Failure> {
     let mut runs = Vec::new();
     for path in paths {

@@ -1,5 +1,5 @@
-//! Writes the comparison as one JSON document, which `docs/schema.md` describes. A missing value is
-//! `null`, or its member is absent (`name?:` in `object!`).
+//! Writes the comparison as JSON, which `docs/schema.md` describes. A missing value is `null`, or
+//! its member is absent (`name?:` in `object!`).
 
 use std::io::{self, Write};
 
@@ -16,10 +16,9 @@ use super::inputs::Run;
 use crate::object::object;
 use crate::view::sampled::EstimatedOut;
 
-/// The schema of the JSON that `diff` prints.
 const DIFF_SCHEMA: &str = "counterpoint.diff/1";
 
-/// A verdict in the document. Fields that do not apply to the kind of verdict are null.
+/// Fields that do not apply to the kind of verdict are null.
 #[derive(Default, Serialize)]
 struct VerdictOut {
     verdict: &'static str,
@@ -42,8 +41,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         filter: view.args.filter.as_deref(),
         threshold: view.args.threshold,
         pairs: diff.pairs,
-        // Why the differences were not tested: `not_paired` or `too_few_pairs`; null if they were
-        // tested.
+        // Null if the differences were tested.
         untested: diff.untested.map(|why| match why {
             Untested::NotPaired => "not_paired",
             Untested::TooFew(_) => "too_few_pairs",
@@ -54,8 +52,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
             ..verdict: verdict(&whole.verdict, About::Time),
             statistics: whole.compared.iter().map(compared).collect::<Vec<_>>(),
             total_ns: whole.total_ns,
-            // Whether the total of each side is an estimate. The field exists only if at least one
-            // total is an estimate.
+            // Whether the total of each side is an estimate.
             estimated?: Some(whole.estimated).filter(|sides| sides.contains(&true)),
             between_ns: whole.between_ns,
             difference: whole.difference.map(part),
@@ -167,7 +164,6 @@ fn side_out(of: Side) -> impl Serialize {
     object! {
         runs: of.runs,
         calls: of.calls,
-        // This field and `estimated_total_ns` exist only if the number is an estimate.
         estimated_calls?: of.estimated_calls.map(|calls| EstimatedOut::new(calls, 1.0)),
         executions: of.executions,
         total_ns: of.total_ns,
@@ -187,7 +183,6 @@ fn reading(of: &ReadingDiff) -> impl Serialize {
         name: &of.name,
         unit: &of.unit,
         metric: of.is_metric,
-        // `result` is `equal`, `fact`, or the word for a verdict.
         result,
         sums,
         calls,

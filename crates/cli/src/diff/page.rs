@@ -1,4 +1,4 @@
-//! `diff --html`: writes the comparison as a page. It has the same sentences as the other formats.
+//! `diff --html`: writes the comparison as a page.
 
 use std::path::Path;
 

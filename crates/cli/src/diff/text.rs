@@ -1,5 +1,4 @@
-//! Prints the comparison for people: one sentence, the table, and the notes below it. Markdown has
-//! the same content.
+//! Prints the comparison for people, as text and as Markdown.
 
 use std::io::{self, Write};
 
@@ -19,7 +18,7 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// At most this many rows with different counters are named.
 const COUNTERS: usize = 8;
-/// The maximum number of characters of a command; longer commands are shortened.
+/// Commands with more characters are shortened.
 const COMMAND: usize = 200;
 
 pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
@@ -113,8 +112,7 @@ fn side(runs: &[Run]) -> String {
     };
     let runs = plural(runs.len() as u128, "run");
     let command = match (first.dataset(), same) {
-        // The commands of a dataset's runs are not known, so the path of the dataset is shown
-        // instead.
+        // The commands of a dataset's runs are not known.
         (Some(dataset), _) => visible(&dataset.display().to_string()).into_owned(),
         (None, true) => shorten(&of_first, COMMAND),
         (None, false) => "several commands".to_owned(),
@@ -132,8 +130,7 @@ pub fn part(of: &Part) -> String {
     format!("{}{range}", signed_time(of.ns))
 }
 
-/// Returns the names of the rows in which counters differ, each with a text about every such
-/// counter.
+/// Returns the rows in which counters differ, each with a text about every such counter.
 pub fn counters(view: &View<'_>) -> impl Iterator<Item = (String, Vec<String>)> {
     view.diff.rows.iter().zip(view.names).filter_map(|(row, name)| {
         let all: Vec<String> = row.readings.iter().filter_map(reading).collect();
@@ -189,8 +186,7 @@ fn below(view: &View<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Returns the notes that are printed below the table: explanations of columns and verdicts, and
-/// others.
+/// Returns the notes below the table.
 pub fn notes(view: &View<'_>) -> Vec<(&'static str, String)> {
     let diff = view.diff;
     let mut lines = Vec::new();

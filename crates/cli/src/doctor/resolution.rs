@@ -2,8 +2,7 @@
 //! that the recorder reads around an empty call.
 //!
 //! The clock and the counters are read by the code that reads them in profiled programs, in the
-//! same order. Only the few instructions that find the calling thread and write a record are
-//! missing here; the calibration in each profile includes these instructions.
+//! same order. The instructions that find the calling thread and write a record are missing here.
 
 use std::hint::black_box;
 use std::thread;
@@ -19,13 +18,12 @@ use serde::Serialize;
 use super::Row;
 use crate::view::units::{number, time};
 
-/// Number of empty brackets that are measured. A bracket is the code that reads the counters and
-/// the clock before and after a call; an empty bracket has no call.
+/// Number of empty brackets that are measured. A bracket reads the counters and the clock before
+/// and after a call; an empty bracket has no call.
 const CALLS: usize = 1_000;
-/// Number of brackets at the beginning that are left out, because they run before the caches are
-/// warm.
+/// Number of brackets that are left out at the beginning, before the caches are warm.
 const COLD: usize = 100;
-/// The clock is compared with `CLOCK_MONOTONIC` for this long to find the length of its tick.
+/// The clock is compared with `CLOCK_MONOTONIC` for this long.
 const COMPARED: Duration = Duration::from_millis(5);
 
 /// The member `resolution` in `counterpoint.doctor/1`.
@@ -36,7 +34,7 @@ pub struct Resolution {
     empty_call: Empty,
 }
 
-/// The steps of the clock in ns; null if the clock did not advance.
+/// The steps of the clock; null if it did not advance.
 #[derive(Serialize)]
 struct Steps {
     smallest: Option<f64>,
@@ -90,9 +88,8 @@ impl Quantiles {
     }
 }
 
-/// Measures the resolution of the clock and of `counters`. If the counters cannot be opened
-/// together, all of them are left out; other rows of `doctor` say why. Returns `None` if too few
-/// values were measured.
+/// Measures the clock and `counters`. If the counters cannot be opened together, they are left out.
+/// Returns `None` if too few values were measured.
 pub fn measure(counters: &[Counter], machine: &Machine) -> Option<Resolution> {
     let source = "sys/devices/system/clocksource/clocksource0/current_clocksource";
     let kind = ClockKind::choose(&machine.read_trimmed(source).unwrap_or_default());
@@ -141,7 +138,6 @@ pub fn measure(counters: &[Counter], machine: &Machine) -> Option<Resolution> {
 }
 
 impl Resolution {
-    /// Returns one row for the clock, and one for each quantity of an empty call.
     pub fn rows(&self) -> Vec<Row> {
         let row = |name: String, state: String| Row {
             name,

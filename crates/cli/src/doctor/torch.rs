@@ -1,6 +1,6 @@
-//! Checks whether the bridge to PyTorch, with which Counterpoint records PyTorch's ops, is ready.
-//! The bridge's C++ part is compiled once for each version of PyTorch. This takes so long that a
-//! user may think that the program hangs, so `doctor` starts the compilation in the background.
+//! Checks whether the bridge that records PyTorch's ops is ready. Its C++ part is compiled once for
+//! each version of PyTorch. That takes so long that a program seems to hang, so `doctor` starts it
+//! in the background.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -24,8 +24,7 @@ pub fn bridge() -> Option<Row> {
     let own =
         environment.map(|folder| folder.join("bin/python3")).filter(|python| python.is_file());
     let mut python = Command::new(own.unwrap_or_else(|| "python3".into()));
-    // The script runs as a file and not as a module, because the working directory may have modules
-    // with the same names.
+    // A file and not a module, because the working directory may have modules of the same names.
     python.arg("-B").arg(script).arg("doctor").stdin(Stdio::null()).stderr(Stdio::null());
     // This process of Python must not be recorded.
     let said = python.env("COUNTERPOINT_RUN_FILE", "").env_remove("LD_PRELOAD").output().ok()?;

@@ -1,4 +1,4 @@
-//! Writes the findings about slow calls as one JSON document, which `docs/schema.md` describes.
+//! Writes the findings as JSON, which `docs/schema.md` describes.
 
 use std::io::{self, Write};
 
@@ -54,8 +54,7 @@ enum EffectOut<'a> {
         spearman: f64,
         first_tenth_ns: f64,
         last_tenth_ns: f64,
-        /// The calls are divided into tenths in order of time. This is the number of the slowest
-        /// tenth, counted from 1.
+        /// The number of the slowest tenth of the calls in order of time, counted from 1.
         slowest_tenth: usize,
         slowest_tenth_ns: f64,
     },
@@ -68,8 +67,7 @@ struct LevelOut {
     nonzero_share: f64,
 }
 
-/// A class of a variable's values. It is null in the document if it is the class of all rare
-/// values.
+/// A class of a variable's values. The class of rare values is null.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum ClassOut<'a> {
@@ -95,7 +93,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         schema: SCHEMA,
         profile: ProfileHead::new(&profile.manifest, profile),
         asked: object! {
-            // Null if the user named no op. Then the op with the most time is shown.
+            // Null if the user named no op.
             op: view.glob,
             probe_subtracted: !view.raw && !view.summary.raw,
         },
@@ -125,8 +123,7 @@ fn op_out(profile: &Profile, explained: &Explained) -> impl Serialize {
         }
     };
     object! {
-        // The keys of the op's rows: several keys if there are rows that differ only in their
-        // arguments.
+        // Several keys if rows differ only in their arguments.
         rows: explained.keys.iter().map(|key| key_out(profile, *key)).collect::<Vec<_>>(),
         calls: explained.calls,
         used_calls: explained.used,
@@ -137,7 +134,7 @@ fn op_out(profile: &Profile, explained: &Explained) -> impl Serialize {
             median_ns: answer.slow.median,
             mean_ns: answer.slow.mean,
         },
-        // The reason why there are no findings; null if there is no such reason.
+        // Why there are no findings.
         silent: answer.silent.map(|silent| match silent {
             Silent::TooFew => "too_few",
             Silent::Even => "even",

@@ -19,7 +19,7 @@ pub enum ExportClock {
     Utc,
 }
 
-/// The columns that contain points in time. The second name is used if they are in UTC.
+/// The columns that contain points in time. The second name is for UTC.
 const COLUMNS: [(&str, &str); 2] = [("start_ns", "start_unix_ns"), ("time_ns", "time_unix_ns")];
 
 fn in_utc(name: &str) -> Option<&'static str> {
@@ -42,7 +42,6 @@ impl ExportClock {
     /// Converts the points in time of rows to this clock.
     ///
     /// # Errors
-    /// No error occurs in practice, because the columns keep their types and lengths.
     pub fn convert(
         self,
         batch: RecordBatch,

@@ -1,6 +1,5 @@
-//! Adds to an export how much of each value is due to the recorder. The exported durations and
-//! counters are those that were recorded, without compensation, so a reader can subtract the
-//! recorder's part as docs/account.md does or in another way.
+//! How much of each exported value is due to the recorder. The exported durations and counters are
+//! not compensated. docs/account.md describes how to subtract the recorder's part.
 
 use analysis::{Bracket, Estimate, PartOfTime, call_sets};
 use model::metric::Bound;
@@ -10,8 +9,6 @@ use serde::Serialize;
 
 use crate::object::object;
 
-/// The mean of the values that are read around empty calls, with its interval, and the standard
-/// deviation of these values.
 #[derive(Serialize)]
 struct BracketOut {
     #[serde(flatten)]
@@ -26,8 +23,7 @@ impl BracketOut {
     }
 }
 
-/// Returns one entry for each set of counters of each process for which the recorder was
-/// calibrated.
+/// Each set of counters of a process has one entry if the recorder was calibrated for the process.
 pub fn out(profile: &Profile) -> Vec<impl Serialize> {
     let sets = call_sets(profile).into_iter().map(|set| {
         let counters = profile.manifest.counters.iter().zip(&set.empty.counters);
@@ -50,9 +46,9 @@ pub fn out(profile: &Profile) -> Vec<impl Serialize> {
     sets.collect()
 }
 
-/// Returns a correction for each metric that is a part of the time. The correction subtracts the
-/// values of an empty call before it computes the metric. Otherwise, the processor time of a call
-/// of 25 ns would be 45 times its duration.
+/// A correction for each metric that is a part of the time. The correction subtracts the values of
+/// an empty call before it computes the metric. Otherwise, the processor time of a call of 25 ns
+/// would be 45 times its duration.
 pub fn corrections<'a>(profile: &Profile, metrics: &[Bound]) -> Vec<Option<Correction<'a>>> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let parts = PartOfTime::of_all(profile, metrics, workers);

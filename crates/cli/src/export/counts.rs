@@ -1,6 +1,5 @@
 //! Writes how many calls each op had in a run with `--budget`, as an Arrow record batch.
-//! docs/sampling.md describes the columns. A run without `--budget` has no rows, because each of
-//! its calls has a record.
+//! docs/sampling.md describes the columns.
 
 use std::io;
 use std::sync::Arc;
@@ -12,8 +11,7 @@ use arrow_schema::{Field, Schema};
 use profile::batch::unknown_op;
 use profile::{CountedCalls, Profile};
 
-/// Returns one row for each thread of each op that matches `filter`. The rows are sorted by
-/// process, thread and export.
+/// The rows are sorted by process, thread and export.
 pub fn rows(profile: &Profile, filter: Option<&str>) -> io::Result<RecordBatch> {
     let mut who: [UInt32Builder; 4] = Default::default();
     let (mut op_id, mut export) = (UInt32Builder::new(), UInt32Builder::new());
@@ -70,14 +68,13 @@ pub fn rows(profile: &Profile, filter: Option<&str>) -> io::Result<RecordBatch> 
         .map_err(io::Error::other)
 }
 
-/// Returns the smallest and the largest likely number of calls. Both are the number itself if the
-/// calls were counted, and `None` if the estimate has no interval.
+/// The smallest and the largest likely number of calls. Both are the number itself if the calls
+/// were counted, and `None` if the estimate has no interval.
 fn within(counted: &CountedCalls) -> [Option<u64>; 2] {
     match analysis::sampled::calls_of(counted) {
         None => [Some(counted.calls); 2],
         Some(calls) => match calls.interval {
-            // A number of calls cannot be negative. An end that does not fit into 64 bits becomes
-            // the largest number that fits.
+            // A number of calls cannot be negative. `as` saturates at 64 bits.
             Some(all) => [Some(all.low.max(0.0).floor() as u64), Some(all.high.ceil() as u64)],
             None => [None; 2],
         },

@@ -41,14 +41,13 @@ pub struct DatasetArgs {
     pub goes_on: bool,
 }
 
-/// Adds the profile to the dataset in `dir`.
 pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     let is_new = !dir.exists();
     fs::create_dir_all(dir)
         .map_err(|e| Failure::new(format!("make directory {}: {e}", dir.display())))?;
     let done = add(args, dir);
     if done.is_err() && is_new {
-        // This removes the directory only if it is empty.
+        // Removes only an empty directory.
         let _ = fs::remove_dir(dir);
     }
     done
@@ -61,8 +60,8 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     }
     let given = args.ranks.given();
     let known = first.known_ranks();
-    // If the profile contains no ranks, the option `--rank` or the label `rank` names its rank. A
-    // profile without any recorded process may contain its rank, too.
+    // If the profile has no ranks, the option `--rank` or the label `rank` names its rank. A
+    // profile in which no process was recorded may also know a rank.
     let is_of =
         |rank: &&u32| first.processes.is_empty() && given.is_none_or(|given| given == **rank);
     let of_nothing = known.iter().find(is_of).copied();
@@ -126,7 +125,7 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
         writeln!(out, "{}: rank {rank} of run {run} {done}", dir.display())?;
     }
     if args.dataset.goes_on {
-        // `run` reads this number to estimate how large the next file of calls will be.
+        // `run` reads this number to estimate the size of the next file of calls.
         writeln!(out, "{bytes}")?;
     }
     Ok(ExitCode::SUCCESS)
@@ -134,16 +133,15 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
 
 /// Whether the recording is still going on, as far as this process can find out.
 fn goes_on(profile: &Profile) -> bool {
-    // Nothing marks the end of a recording that `counterpoint env` prepared. It goes on as long as
-    // one of its processes is alive.
+    // Nothing marks the end of a recording that `counterpoint env` prepared.
     let is_watched = profile.manifest.origin != Origin::Env;
     let is_alive = profile.processes.iter().any(|process| process.alive);
     is_alive || (is_watched && !is_over(&profile.manifest))
 }
 
-/// Returns the name that the launcher (such as Slurm) had given the job when it was recorded. The
-/// environment of this command is not used, because a recording that is added from two places would
-/// then have two names in the dataset.
+/// The name that the launcher (such as Slurm) gave the job when it was recorded. The environment of
+/// this command is not used: a recording that is added from two places would have two names in the
+/// dataset.
 fn job_name(profile: &Profile) -> Option<String> {
     let mut of_processes = profile.processes.iter().filter_map(|process| process.job_name.clone());
     of_processes.next().or_else(|| profile.manifest.job_name.clone())
@@ -156,8 +154,7 @@ fn label(profile: &Profile, name: &str) -> Option<String> {
     })
 }
 
-/// If the profile is a merged one, returns the manifest of the profile in it that the first process
-/// comes from.
+/// The manifest of the part of a merged profile that the first process comes from.
 fn member_manifest(profile: &Profile) -> Option<Manifest> {
     let member = profile.processes.first()?.member;
     profile.members.get(member)?;
@@ -165,7 +162,7 @@ fn member_manifest(profile: &Profile) -> Option<Manifest> {
     Manifest::read_in(&all.dir((member + 1).to_string()).ok()?).ok()
 }
 
-/// Returns the id of the recording. A profile keeps its id when it is merged.
+/// A profile keeps its id when it is merged.
 fn part_of(profile: &Profile) -> String {
     let id = member_manifest(profile).map(|manifest| manifest.id);
     let id = id.filter(|id| !id.is_empty()).unwrap_or_else(|| profile.manifest.id.clone());

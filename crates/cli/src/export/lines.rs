@@ -1,19 +1,16 @@
 //! Writes rows as lines of text: as CSV, or as the rows of a JSON document.
 //!
-//! Arrow's own writers are not used, because they depend on Arrow's sorting and on its casts
-//! between all types, which took a third of the time of a release build. An export has only six
-//! types of columns. Its texts come from dictionaries, so each text is quoted once per batch and
-//! not once per row.
+//! Arrow's own writers are not used. They depend on Arrow's sorting and on its casts between all
+//! types, which took a third of the time of a release build. An export has only six types of
+//! columns. Each text of a dictionary is quoted once per batch and not once per row.
 //!
-//! Each type is written as follows. Integers are decimal. A `double` is the shortest decimal number
-//! that reads back as the same value (`1.0`, `2.5e-7`). Booleans are `true` and `false`. Texts
-//! follow RFC 4180 in CSV and RFC 8259 in JSON. A missing value is an empty field in CSV and `null`
-//! in JSON. A number that is not finite is `NaN`, `inf` or `-inf` in CSV, and `null` in JSON, which
-//! has no such numbers.
+//! A `double` is the shortest decimal number that reads back as the same value (`1.0`, `2.5e-7`).
+//! Texts follow RFC 4180 in CSV and RFC 8259 in JSON. A missing value is an empty field in CSV and
+//! `null` in JSON. A number that is not finite is `NaN`, `inf` or `-inf` in CSV, and `null` in
+//! JSON, which has no such numbers.
 //!
-//! A profile stores each text once, but each row repeats it. Therefore the total size of the long
-//! texts in all rows is limited ([`Texts`]), so that a small profile cannot become an extremely
-//! large export.
+//! A profile stores each text once, but each row repeats it. So the total size of long texts is
+//! limited ([`Texts`]). Otherwise a small profile could become an extremely large export.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -28,14 +25,13 @@ use arrow_schema::{DataType, Schema};
 
 use crate::view::csv::field;
 
-/// A text with more bytes than this is a long text.
+/// A text with more bytes than this counts as long.
 pub const LONG: usize = 256;
-/// At most this many bytes of long texts are written in full.
+/// The limit on long texts in bytes.
 pub const MOST_OF_LONG: u64 = 64 << 20;
 
-/// The number of bytes of long texts that may still be written. If a batch of rows needs more, its
-/// long texts are cut to [`LONG`] bytes and `…`. The long texts of all later rows are cut in the
-/// same way.
+/// The bytes of long texts that may still be written. If a batch needs more, its long texts and
+/// those of later batches are cut to [`LONG`] bytes and `…`.
 #[derive(Debug)]
 pub struct Texts {
     left: u64,
@@ -49,8 +45,7 @@ impl Default for Texts {
 }
 
 impl Texts {
-    /// Subtracts the size of a batch's long texts from the bytes that are left. Returns the
-    /// greatest length that the texts of the batch may have.
+    /// Returns the greatest length that the texts of the batch may have.
     fn longest(&mut self, batch: &RecordBatch) -> usize {
         let wanted: u64 = batch.columns().iter().map(bytes_of_long).sum();
         if wanted <= self.left {
@@ -63,7 +58,7 @@ impl Texts {
     }
 }
 
-/// Returns the number of bytes of the long texts in all rows of a column.
+/// Each row counts, although a dictionary stores a text once.
 fn bytes_of_long(column: &ArrayRef) -> u64 {
     let Some(dictionary) = column.as_dictionary_opt::<Int32Type>() else { return 0 };
     let Some(texts) = dictionary.values().as_string_opt::<i32>() else { return 0 };
@@ -85,13 +80,11 @@ fn cut(text: &str, longest: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}…", &text[..end]))
 }
 
-/// Returns the header line of CSV: the names of the columns.
 pub fn csv_header(schema: &Schema) -> String {
     let names: Vec<String> = schema.fields().iter().map(|column| field(column.name())).collect();
     names.join(",") + "\n"
 }
 
-/// Formats each row as a line of CSV.
 pub fn csv(batch: &RecordBatch, texts: &mut Texts) -> io::Result<Vec<u8>> {
     let longest = texts.longest(batch);
     let columns = columns(batch, &|text| Ok(field(&cut(text, longest))))?;
@@ -112,8 +105,7 @@ pub fn csv(batch: &RecordBatch, texts: &mut Texts) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Formats each row as a JSON object. `first` is written before the first object, and `separator`
-/// before every other object.
+/// `first` is written before the first object, and `separator` before every other object.
 pub fn json(
     batch: &RecordBatch,
     first: &str,
@@ -143,14 +135,13 @@ pub fn json(
     Ok(out)
 }
 
-/// The values of a column, whose type is known, to be written row by row.
 enum Column<'a> {
     UInt32(&'a UInt32Array),
     UInt64(&'a UInt64Array),
     Int64(&'a Int64Array),
     Double(&'a Float64Array),
     Boolean(&'a BooleanArray),
-    /// The index of each row's text in the list of texts, and that list with all texts quoted.
+    /// The index of each row's text, and the quoted texts.
     Text(&'a Int32Array, Vec<Option<String>>),
 }
 
@@ -159,7 +150,7 @@ enum Cell<'a> {
     Signed(i64),
     Double(f64),
     Boolean(bool),
-    /// A text that is already quoted.
+    /// The text is already quoted.
     Text(&'a str),
 }
 
@@ -248,8 +239,8 @@ mod tests {
         ])
     }
 
-    /// The expected text follows RFC 4180, section 2, rules 5 to 7. The function `field` of
-    /// `view/print/csv.rs` adds the apostrophe.
+    /// The expected text follows RFC 4180, section 2, rules 5 to 7. `field` of `view/print/csv.rs`
+    /// adds the apostrophe.
     #[test]
     fn rows_of_csv() {
         let batch = extremes();
@@ -311,8 +302,7 @@ mod tests {
         );
     }
 
-    /// One text has 300 bytes and is a long text; the other has 256 bytes and is not. The long text
-    /// is in three rows, so the rows have 900 bytes of long texts.
+    /// The long text is in three rows of 300 bytes. A text of 256 bytes is not long.
     #[test]
     fn long_texts_are_cut_when_there_are_too_many() {
         let (long, short) = ("é".repeat(150), "x".repeat(LONG));
@@ -326,8 +316,7 @@ mod tests {
         let lines = format!("{cut}\n{short}\n\n{cut}\n{cut}\n");
         let mut few = Texts { left: 899, were_cut: false };
         assert_eq!(csv(&batch, &mut few).unwrap(), lines.as_bytes());
-        // The next batch is also cut, although its text of 300 bytes would have fitted into the
-        // original limit.
+        // The next batch is also cut.
         assert_eq!((few.left, few.were_cut), (0, true));
         let one = super::tests::batch(vec![("t", texts(&[Some(&*long)]))]);
         assert_eq!(

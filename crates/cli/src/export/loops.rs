@@ -20,7 +20,6 @@ use crate::view::loops::columns::kind;
 use crate::view::loops::trips::histogram_cell;
 use crate::view::loops::{Loops, counters_of_processes, full_name_of, pid, place};
 
-/// The columns of a batch, in order.
 #[derive(Default)]
 struct Batch {
     columns: Vec<(String, ArrayRef)>,
@@ -74,7 +73,6 @@ impl Batch {
     }
 }
 
-/// The loop and the thread that a row or a record belongs to.
 #[derive(Clone, Copy)]
 struct Owner<'a> {
     tree: &'a LoopTree,
@@ -93,7 +91,7 @@ impl Owner<'_> {
     }
 }
 
-/// Returns the tree of loops for each registration of a module, by the registration's index.
+/// The result is indexed by the registration of a module.
 fn trees<'a>(loops: &'a Loops<'_>) -> Vec<Option<&'a LoopTree>> {
     let mut trees = vec![None; loops.recorded.modules.len()];
     for tree in &loops.table.modules {
@@ -125,10 +123,9 @@ fn owners(batch: &mut Batch, loops: &Loops<'_>, owners: &[Owner<'_>]) {
     batch.real("ticks_per_second", all().map(|o| o.tree.ticks_per_second));
 }
 
-/// A function that returns one number of a row.
 type Word = fn(&LoopRow) -> u64;
 
-/// Returns one row for each combination of a loop's id, a thread and a registration of a module.
+/// Each combination of a loop's id, a thread and a registration of a module has one row.
 pub fn rows(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> {
     let trees = trees(loops);
     let mut found: Vec<(Owner<'_>, &LoopRow)> = Vec::new();
@@ -182,14 +179,12 @@ pub fn rows(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> 
     batch.finish()
 }
 
-/// Formats a row's histogram as the text of one cell.
 fn histogram(trips: &LoopTrips) -> Option<String> {
     let buckets = trips.buckets.iter().enumerate().filter(|(_, hits)| **hits > 0);
     histogram_cell(buckets.map(|(index, hits)| (bucket(index), u128::from(*hits))))
 }
 
-/// Returns one row for each start and end that mode `log` recorded, in the order in which the
-/// profile contains them.
+/// The rows are in the order in which the profile contains them.
 pub fn events(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> {
     let trees = trees(loops);
     let Recorded { modules, events, .. } = loops.recorded;

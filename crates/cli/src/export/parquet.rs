@@ -11,8 +11,7 @@ use ::parquet::file::properties::WriterProperties;
 use super::{Rows, io_error};
 use crate::view::head::ProfileHead;
 
-/// Number of rows that are compressed and indexed together. The writer keeps up to this many rows
-/// in memory.
+/// Rows that are compressed and indexed together. The writer keeps up to this many in memory.
 const GROUP_ROWS: usize = 262_144;
 
 pub fn write(out: &mut (impl Write + Send), rows: &mut Rows<'_>) -> io::Result<()> {
@@ -38,7 +37,6 @@ pub fn write(out: &mut (impl Write + Send), rows: &mut Rows<'_>) -> io::Result<(
     Ok(())
 }
 
-/// Extracts the I/O error from an error of the Parquet writer.
 fn parquet_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {

@@ -5,9 +5,8 @@
 //!  analysis::tree::stacks ─► frames with names ─► trace::stacks
 //! ```
 //!
-//! The frames of threads and processes have names with the ids of these. For pprof, the samples
-//! have the labels `pid` and `tid` instead: when pprof compares profiles (`-diff_base`), it matches
-//! stacks by names, and the ids differ between runs.
+//! The frames of threads and processes have names with their ids. For pprof, the samples have
+//! labels instead: `pprof -diff_base` matches stacks by names, and the ids differ between runs.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -38,7 +37,7 @@ pub enum Format {
     Speedscope,
 }
 
-/// Returns the format of stacks; `None` if `format` is a format of rows.
+/// `None` for a format of rows.
 pub fn format(format: ExportFormat) -> Option<Format> {
     match format {
         ExportFormat::Pprof => Some(Format::Pprof),
@@ -93,7 +92,6 @@ pub fn main(args: &Args, format: Format) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All different frames.
 #[derive(Default)]
 struct Frames {
     numbers: HashMap<StackFrame, usize>,
@@ -111,15 +109,13 @@ impl Frames {
     }
 }
 
-/// Converts the nodes to stacks of the format, in which each node refers to the frame with its
-/// name.
 fn named(profile: &Profile, loops: &Loops<'_>, found: &Stacks, format: Format) -> formats::Stacks {
     let mut keys: Vec<Key> = found.nodes.iter().filter_map(key).collect();
     keys.sort_unstable();
     keys.dedup();
     let labels = labels(profile, &keys);
     let mut frames = Frames::default();
-    // A thread of the profile becomes two nodes here, one for its process and one for the thread.
+    // A thread becomes two nodes, one for its process and one for the thread.
     let mut nodes: Vec<StackNode> = Vec::new();
     let mut places = Vec::with_capacity(found.nodes.len());
     for stack in &found.nodes {
@@ -167,7 +163,7 @@ fn named(profile: &Profile, loops: &Loops<'_>, found: &Stacks, format: Format) -
     }
 }
 
-/// Returns the key of the function that a node stands for; `None` if the node is no function.
+/// `None` if the node is no function.
 fn key(stack: &Stack) -> Option<Key> {
     match stack.what {
         StackPart::Calls { key, .. } => Some(key),
@@ -175,7 +171,6 @@ fn key(stack: &Stack) -> Option<Key> {
     }
 }
 
-/// Returns the frame that shows a function or a loop.
 fn frame(
     profile: &Profile,
     loops: &Loops<'_>,
@@ -207,7 +202,6 @@ fn frame(
     }
 }
 
-/// Returns the names of the frames for a process and for one of its threads.
 fn threads(profile: &Profile, process: usize, thread: usize, format: Format) -> [String; 2] {
     let (of_process, of_thread) =
         (process_label(profile, process), thread_label(profile, process, thread));

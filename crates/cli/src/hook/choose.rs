@@ -2,8 +2,7 @@
 //! machine, and prints names of counters for this variable.
 //!
 //! The original hook ended the program at the first name that it did not know or could not open.
-//! Counterpoint leaves such a name out, prints a line about it on stderr, and counts the other
-//! counters.
+//! Counterpoint leaves such a name out and prints a line about it on stderr.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -16,25 +15,22 @@ use names::{self, Resolver};
 use crate::advice;
 use crate::naming::Naming;
 
-/// The counters that work on this machine.
 #[derive(Debug, Default, PartialEq)]
 pub struct Chosen {
     /// The list in the syntax of `-e`; `none` if no counter works.
     pub list: String,
-    /// What the user typed for each counter, in the order in which the run records the counters.
+    /// What the user typed for each counter, in the order of recording.
     pub labels: Vec<String>,
     /// One sentence for each counter that was left out or changed.
     pub notes: Vec<String>,
 }
 
-/// An entry of the list that the user typed.
 struct Piece {
     text: String,
-    /// The name of each counter of the entry, and the label that is printed for it.
+    /// The name of each counter of the entry, and the label that is printed instead.
     labels: Vec<(String, String)>,
 }
 
-/// Chooses the counters of `typed` that work on this machine.
 pub fn choose(typed: &str, machine: &Machine) -> Chosen {
     let resolver = Naming::default().resolver(machine);
     let mut chosen = Chosen::default();
@@ -50,7 +46,6 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
                 }
             },
             Err(error) => {
-                // `run` prints the same advice.
                 let hint = advice::for_name(&error, machine);
                 let hint = hint.map_or_else(String::new, |hint| format!(" ({hint})"));
                 chosen.notes.push(format!(
@@ -60,8 +55,7 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
                 continue;
             }
         };
-        // If the user typed a counter twice, the second one is left out, because only its position
-        // would distinguish it from the first.
+        // If the user typed a counter twice, the second one is left out.
         if piece.labels.iter().all(|(name, _)| known.insert(name.clone())) {
             pieces.push(piece);
         }
@@ -74,9 +68,8 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
     chosen
 }
 
-/// Makes one list of all pieces (the entries that the user typed). If the counters cannot be
-/// counted at the same time, each piece becomes a separate group. If that fails too, the last piece
-/// is left out, and the other pieces are tried again.
+/// If the counters cannot be counted at the same time, each piece becomes a separate group. If that
+/// fails too, the last piece is left out.
 fn fit(
     resolver: &Resolver,
     machine: &Machine,
@@ -115,7 +108,7 @@ fn fit(
     Vec::new()
 }
 
-/// Resolves one entry. A counter without modifiers counts in user mode, as in the original hook.
+/// A counter without modifiers counts in user mode, as in the original hook.
 fn piece(resolver: &Resolver, entry: &str) -> Result<(Piece, Vec<Counter>), names::NameError> {
     let mut counters = resolver.resolve(entry)?;
     let mut text = entry.to_owned();
@@ -133,13 +126,12 @@ fn piece(resolver: &Resolver, entry: &str) -> Result<(Piece, Vec<Counter>), name
     Ok((Piece { text, labels }, counters))
 }
 
-/// Whether the counter counts in every mode because the user typed no modifier, and it makes sense
-/// to count it in user mode only.
+/// Whether the user typed no modifier and user mode makes sense for the counter.
 fn counts_everywhere(counter: &Counter) -> bool {
     const TYPE_SOFTWARE: u32 = 1;
     const TYPE_TRACEPOINT: u32 = 2;
-    /// context-switches, cpu-migrations and cgroup-switches happen in the kernel. In user mode,
-    /// their counts are always 0. The original hook printed this 0.
+    /// context-switches, cpu-migrations and cgroup-switches: their count in user mode is 0. The
+    /// original hook printed this 0.
     const KERNELS_OWN: [u64; 3] = [3, 4, 11];
     let Source::Perf(attr) = &counter.source else { return false };
     let &PerfAttr { kind, config, exclude_user, exclude_kernel, exclude_hv, pinned, .. } = attr;
@@ -150,8 +142,7 @@ fn counts_everywhere(counter: &Counter) -> bool {
     !(modes || others || kernels_own || kind == TYPE_TRACEPOINT)
 }
 
-/// Prints the names of software, hardware and cache counters and of AMD's counters, in the format
-/// of the original hook: the name padded to 40 columns, the vendor in brackets, and a description.
+/// The format is that of the original hook.
 pub fn list(machine: &Machine, out: &mut impl Write) -> io::Result<()> {
     for entry in Resolver::new(machine).catalogue() {
         let target = match entry.source.as_str() {

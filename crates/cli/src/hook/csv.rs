@@ -3,9 +3,8 @@
 //! ended. The original had no column `op`. It is the last column, so that programs which find the
 //! other columns by position still work.
 //!
-//! Durations are in microseconds with three decimals, that is, in steps of a nanosecond. `cpu` and
-//! `node` are the CPU and the NUMA node at the end of the call. The field of a counter is empty if
-//! the counter was not read, or did not count during the whole call.
+//! `cpu` and `node` are the CPU and the NUMA node at the end of the call. The field of a counter is
+//! empty if the counter was not read, or did not count during the whole call.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -25,10 +24,9 @@ use crate::whole::WholeFile;
 /// A thread: the index of its process, and its index within the process.
 type ThreadKey = (usize, usize);
 
-/// Returns the paths of all files that [`write`] may need the right to write. With these paths,
-/// this process can give up its other rights before it reads the names of threads. The paths are
-/// that of a new file, and those of all existing files with such names, because one of them may be
-/// a link or a device.
+/// The files that [`write`] may write. With them, this process can give up its other rights before
+/// it reads the names of threads. An existing file may be a link or a device, so existing files are
+/// in the list.
 pub fn outputs(directory: &Path) -> Vec<PathBuf> {
     let is_of_hook = |name: &OsStr| {
         let name = name.as_bytes();
@@ -40,8 +38,7 @@ pub fn outputs(directory: &Path) -> Vec<PathBuf> {
     there.chain([new]).map(|name| directory.join(name)).collect()
 }
 
-/// Writes the files of all threads into `directory`, which must exist. `labels` are the names of
-/// the counters' columns.
+/// `directory` must exist. `labels` are the names of the counters' columns.
 pub fn write(
     profile: &Profile,
     labels: &[String],
@@ -108,12 +105,10 @@ fn rows(
     Ok(())
 }
 
-/// The CSV field with the op's name, for each export id of a process.
 type Ops = HashMap<u32, String>;
 
-/// Returns the time at which the thread's first recorded call (the first that ended) began; `None`
-/// if the thread has no recorded call. `analysis::stats` measures the skipped time from the same
-/// call, so both leave out the same calls.
+/// The begin of the thread's first recorded call (the first that ended). `analysis::stats` measures
+/// the skipped time from the same call.
 fn first_begin(decoder: &mut PageDecoder<'_>, keys: &[PageKey]) -> Option<u64> {
     keys.iter().find_map(|key| decoder.decode(*key).start_ticks.first().copied())
 }
@@ -127,9 +122,8 @@ fn thread_of(profile: &Profile, (process, thread): ThreadKey) -> &profile::Threa
     &profile.processes[process].threads[thread]
 }
 
-/// Returns every thread with the name that is used for its file. If threads have the same name,
-/// their kernel ids are appended. If the ids are the same too (in different processes), the process
-/// is also appended.
+/// Returns every thread with the name of its file. If names are equal, the kernel ids of the
+/// threads are appended. If that is not enough, the process is appended too.
 fn file_names(profile: &Profile) -> Vec<(ThreadKey, String)> {
     let processes = profile.processes.iter().enumerate();
     let threads: Vec<ThreadKey> = processes
@@ -158,7 +152,6 @@ fn file_names(profile: &Profile) -> Vec<(ThreadKey, String)> {
     threads.iter().enumerate().map(|(i, key)| (*key, choose(i))).collect()
 }
 
-/// Returns a thread's name in a form that can be part of a file name.
 fn file_part(name: &str) -> String {
     let part: String =
         name.chars().map(|c| if c == '/' || c.is_control() { '_' } else { c }).collect();

@@ -1,6 +1,5 @@
 //! `hook prepare`: makes the profile that the variables of IREE's original call hook
-//! (`IREE_HOOK_…`) request, or prints the list of counters if they ask for that. The process that
-//! starts this command will be recorded.
+//! (`IREE_HOOK_…`) request, or prints the list of counters.
 
 use std::io;
 use std::path::PathBuf;
@@ -70,8 +69,8 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     told
 }
 
-/// Returns a path in the directory for temporary files that does not exist yet. `hook report`
-/// removes the profile, so it remains there only if the program did not end normally.
+/// The path does not exist yet. `hook report` removes the profile, so it remains there only if the
+/// program did not end normally.
 fn place(process: u32) -> PathBuf {
     let base = std::env::temp_dir();
     let name = |number: u32| match number {
@@ -82,7 +81,7 @@ fn place(process: u32) -> PathBuf {
     places.find(|path| path.symlink_metadata().is_err()).unwrap_or(base)
 }
 
-/// Writes `text` to the agent. The text tells the agent what to do.
+/// The text tells the agent what to do.
 fn answer(text: &str) -> Result<ExitCode, Failure> {
     // SAFETY: `text` outlives the call, and the pointer and the length are those of `text`. If the
     // descriptor is not open, `write` returns an error.

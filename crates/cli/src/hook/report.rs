@@ -1,6 +1,5 @@
-//! `hook report`: prints statistics of all threads when the process ends. The original hook printed
-//! them for each thread when the thread ended. At the end, the command removes the profile, unless
-//! something could not be written or forked processes are still recording.
+//! `hook report`: prints statistics of all threads when the process ends, and removes the profile.
+//! The original hook printed them when a thread ended.
 
 use std::collections::HashSet;
 use std::fs;
@@ -25,8 +24,8 @@ use crate::view::rights::{Change, Needs, confine};
 use crate::view::statistics::{Style, render};
 
 pub fn main(directory: &Path) -> Result<ExitCode, Failure> {
-    // The settings in the profile say which files to write, and the profile is deleted at the end,
-    // so it must belong to this user.
+    // The settings in the profile say which files to write, so the profile must belong to this
+    // user.
     if !has_own_pool(directory).map_err(Failure::new)? {
         return Err(Failure::new(format!(
             "{} is not a profile that a hook of this user has just recorded",
@@ -43,8 +42,7 @@ pub fn main(directory: &Path) -> Result<ExitCode, Failure> {
     if profile.manifest.origin != Origin::Hook {
         return Err(Failure::new(format!("{} was not made by a hook", directory.display())));
     }
-    // These labels (what the user typed) are used only in the output. In the profile, the name of a
-    // counter says what it counts.
+    // The output shows what the user typed.
     for (counter, label) in profile.manifest.counters.iter_mut().zip(&settings.labels) {
         counter.name.clone_from(label);
     }
@@ -92,8 +90,7 @@ fn print(profile: &Profile, settings: &Settings) -> Result<(), Failure> {
         let what = settings.filter.as_ref().map_or(String::new(), |name| format!(" of {name}"));
         say!("no call{what} was recorded");
     }
-    // The process still runs, because it waits for this report. Its pages are therefore still in
-    // the pool, which is no loss here.
+    // The process waits for this report, so its pages are still in the pool. This is no loss.
     let mut lost = found.losses.clone();
     lost.retain(|loss| loss.name != Loss::WrittenWhileRead.name());
     losses::say(&lost);
@@ -102,7 +99,6 @@ fn print(profile: &Profile, settings: &Settings) -> Result<(), Failure> {
         .map_err(|e| Failure::new(format!("write {}: {e}", csv.display())))
 }
 
-/// Whether several of the threads that have calls have the same name.
 fn names_repeat(profile: &Profile, found: &Stats) -> bool {
     let threads: HashSet<(usize, usize)> =
         found.ops.iter().flat_map(|op| &op.threads).map(|t| (t.process, t.thread)).collect();
@@ -112,8 +108,7 @@ fn names_repeat(profile: &Profile, found: &Stats) -> bool {
     names.len() < threads.len()
 }
 
-/// Removes the profile and its pool. [`main`] has checked that the profile's pool belongs to it and
-/// to this user. Prints what cannot be removed, so that the user knows what remains.
+/// [`main`] has checked that the profile's pool belongs to it and to this user.
 fn remove(directory: &Path) {
     if let Err(e) = discard_pool(directory) {
         say!("{e}");

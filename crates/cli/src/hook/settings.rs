@@ -1,6 +1,5 @@
 //! Reads the variables of IREE's call hook (`IREE_HOOK_…`) once, when the profile is made, and
-//! keeps their values in the profile. So the report at the end of the program uses the same values,
-//! even if the program has changed its environment in the meantime.
+//! keeps their values in the profile. The program may change its environment before the report.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,13 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// Name of the settings file in the profile directory.
 const FILE_NAME: &str = "hook.json";
 
-/// A settings file with more bytes is not read.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The parsed variables.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// `IREE_HOOK_FILTER_NAME`: the only function to record.
@@ -31,22 +27,19 @@ pub struct Settings {
     pub list: bool,
     /// `IREE_HOOK_OUTPUT_CSV`, as an absolute path: the directory for the CSV files.
     pub csv: Option<PathBuf>,
-    /// `IREE_HOOK_BUCKET_COUNT`: the number of buckets in each distribution.
+    /// `IREE_HOOK_BUCKET_COUNT`: buckets in each distribution.
     pub buckets: usize,
-    /// Whether to print the tables of probabilities: false if `IREE_HOOK_NO_PROBABILITY_TABLE` is
-    /// set.
+    /// `IREE_HOOK_NO_PROBABILITY_TABLE` makes this false.
     pub tables: bool,
     /// `IREE_HOOK_GAMMA`: the tables are shaded by probability to the power of this number.
     pub gamma: f64,
-    /// The process for which the profile was made.
     pub process: u32,
-    /// The label of each counter in the output, as the user typed it.
+    /// What the user typed for each counter.
     pub labels: Vec<String>,
 }
 
 impl Settings {
-    /// Parses the variables that `get` returns. The second result contains a sentence for each
-    /// value that could not be parsed. The sentence also says which value is used instead.
+    /// The second result has a sentence for each value that could not be parsed.
     pub fn new(get: impl Fn(&str) -> Option<OsString>) -> (Self, Vec<String>) {
         let mut problems = Vec::new();
         let text = |name: &str| get(name).map(|v| v.to_string_lossy().into_owned());
@@ -81,7 +74,6 @@ impl Settings {
         (settings, problems)
     }
 
-    /// Writes the settings into the profile in `directory`.
     pub fn write(&self, directory: &Path) -> Result<(), Failure> {
         let path = directory.join(FILE_NAME);
         let fail =
@@ -91,7 +83,6 @@ impl Settings {
         fs::write(&path, json).map_err(|e| fail(&e))
     }
 
-    /// Reads the settings of the profile in `directory`.
     pub fn read(directory: &Path) -> Result<Self, Failure> {
         let path = directory.join(FILE_NAME);
         let fail =

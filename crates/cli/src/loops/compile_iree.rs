@@ -96,7 +96,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Turns an error of the instrumenter into a failure with advice.
 fn failed(model: &str, error: &IrError) -> Failure {
     let failure = Failure::new(format!("{model}: instrument the text of iree-compile: {error}"));
     match error {

@@ -90,7 +90,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a schedule from the file at `path`.
 fn schedule(path: &Path) -> Result<Schedule, Failure> {
     let input = Input::open(path)?;
     let mut text = Vec::new();
@@ -105,8 +104,7 @@ pub fn beside(path: &Path, ending: &str) -> PathBuf {
     if is_standard(path) { path.to_owned() } else { path.with_extension(ending) }
 }
 
-/// Whether two paths name the same file. Standard input and standard output are not treated as
-/// files.
+/// Whether two paths name the same file. Standard input and output are not files.
 pub fn same_file(a: &Path, b: &Path) -> bool {
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     !is_standard(a) && !is_standard(b) && real(a) == real(b)
@@ -119,7 +117,6 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     file.finish().map_err(failed)
 }
 
-/// Turns an error of the instrumenter into a failure with advice.
 fn failed(name: &str, error: IrError) -> Failure {
     let hint = match &error {
         IrError::Other("LLVM bitcode") => Some("llvm-dis of the same LLVM makes text of it"),

@@ -16,7 +16,7 @@ use crate::view::rights::{Needs, confine};
 use crate::view::units::plural;
 use crate::whole::directory;
 
-/// The number of times that merging begins again because parts were replaced meanwhile.
+/// Merging begins again at most this many times because parts were replaced meanwhile.
 const MOST_CHANGES: u32 = 5;
 /// At most this many gaps (missing parts of a dataset) are printed one by one.
 const MOST_NAMED: usize = 20;
@@ -35,8 +35,7 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
     }
     let failed = |e| Failure::new(format!("create {}: {e}", output.display()));
     let stage = Stage::create(directory(output)).map_err(failed)?;
-    // The contents of the datasets may come from somebody else. Therefore a thread reads them that
-    // may only read the datasets and write to the new directory. Other threads keep their rights.
+    // The datasets may come from somebody else, so a thread without other rights reads them.
     let merged = std::thread::scope(|scope| {
         let merging = scope.spawn(|| -> Result<Merged, Failure> {
             confine(
@@ -45,14 +44,13 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
             );
             progress::phase(progress::step("uniting the datasets"));
             let (opened, merged) = unite(&all, stage.path())?;
-            // The dataset at `output` will be replaced, so the new dataset must contain all of its
-            // parts.
+            // The dataset at `output` will be replaced, so all of its parts must be in the new one.
             let replaced = opened.last().filter(|_| is_replaced);
             let lost = replaced.and_then(|old| {
                 old.gaps.iter().find(|gap| gap.is_left_out() && merged.gaps.contains(gap))
             });
-            // The dataset must not be replaced while `run` is still adding to it, because the rest
-            // of that recording would be lost.
+            // While `run` still adds to the dataset, replacing it would lose the rest of that
+            // recording.
             let grows = |gap: &&Gap| match gap {
                 Gap::Unfinished { run, .. } => {
                     let mut own = replaced.iter().flat_map(|old| &old.gaps);
@@ -90,8 +88,7 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
         only_its_own(output)?;
     }
     ::dataset::merge::move_into_place(stage.path(), output).map_err(Failure::new)?;
-    // The old dataset was exchanged with the new one, so it is now in the directory of `stage` and
-    // is removed together with that directory.
+    // The old dataset is now in the directory of `stage` and is removed with it.
     drop(stage);
     for gap in merged.gaps.iter().take(MOST_NAMED) {
         say!("{gap}");
@@ -112,8 +109,8 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Merges the datasets. A program that still runs replaces its parts from time to time. If a part
-/// was replaced during the merge, the merge begins again.
+/// Merges the datasets. A program that still runs replaces its parts from time to time; then the
+/// merge begins again.
 fn unite(all: &[&Path], stage: &Path) -> Result<(Vec<Dataset>, Merged), Failure> {
     let open = || {
         let opened: Result<Vec<Dataset>, _> = all.iter().map(|dir| Dataset::open(dir)).collect();

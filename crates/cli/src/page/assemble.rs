@@ -16,8 +16,7 @@ use crate::terminal::visible;
 
 const TEMPLATE: &str = include_str!("app/page.html");
 const STYLE: &str = include_str!("app/page.css");
-/// The modules in the order in which they are concatenated. Outside of its functions, a module uses
-/// only modules that come before it.
+/// Outside of its functions, a module uses only modules that come before it.
 const MODULES: &[&str] = &[
     include_str!("app/data.js"),
     include_str!("app/text.js"),
@@ -54,8 +53,7 @@ const MODULES: &[&str] = &[
     include_str!("app/main.js"),
 ];
 
-/// Returns the page with this title. `blocks` are the names and the contents of the data that the
-/// page contains.
+/// `blocks` are the names and the contents of the data.
 pub fn page(title: &str, blocks: &[(&str, &[u8])]) -> String {
     let script = script();
     let policy = format!(
@@ -75,8 +73,7 @@ pub fn page(title: &str, blocks: &[(&str, &[u8])]) -> String {
     fill(TEMPLATE, &values)
 }
 
-/// Replaces every placeholder in the template (such as `{{title}}`). Placeholders in the inserted
-/// text are left as they are.
+/// Placeholders in the inserted text are left as they are.
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut page = String::new();
     let mut rest = template;
@@ -92,7 +89,7 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
     page + rest
 }
 
-/// Returns all modules as one script, without lines that contain only comments.
+/// Comments on lines of their own are left out.
 fn script() -> String {
     let mut script = String::new();
     let mut is_comment = false;
@@ -120,15 +117,14 @@ fn digest(text: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(text.as_bytes())))
 }
 
-/// Compresses data with the default level. For calls of a regular program, the best level makes the
-/// data 4 to 19 % smaller, but takes 10 to 20 times as long (1.4 s for a million calls).
+/// For calls of a regular program, the best level makes the data 4 to 19 % smaller, but takes 10 to
+/// 20 times as long (1.4 s for a million calls).
 pub fn packed(bytes: &[u8]) -> Vec<u8> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::default());
-    // Writing to memory cannot fail.
     packed.write_all(bytes).and_then(|()| packed.finish()).unwrap_or_default()
 }
 
-/// Returns an HTML element that contains data, which the browser does not execute.
+/// The browser does not execute this element.
 fn block(id: &str, bytes: &[u8]) -> String {
     format!(
         "<script type=\"application/gzip;base64\" id=\"{id}\">{}</script>",
@@ -136,7 +132,6 @@ fn block(id: &str, bytes: &[u8]) -> String {
     )
 }
 
-/// Escapes text that is placed between tags.
 fn escaped(text: &str) -> String {
     visible(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -148,14 +143,13 @@ mod tests {
     #[test]
     fn names_cannot_leave_their_place() {
         let page = page("</title><script>alert(1)</script>{{blocks}}", &[("head", b"{}")]);
-        // The title of the page contains the text, and so does the heading.
+        // The title and the heading contain the text.
         assert_eq!(page.matches("alert(1)").count(), 2);
         assert!(page.contains("&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;{{blocks}}"));
         assert_eq!(page.matches("id=\"head\"").count(), 1);
     }
 
-    /// A browser runs the page's script only if the page's policy (`script-src`) contains the
-    /// script's digest.
+    /// A browser runs the script because the page's policy contains its digest.
     #[test]
     fn the_policy_has_the_digests_of_what_is_in_the_page() {
         let page = page("x", &[]);

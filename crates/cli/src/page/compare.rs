@@ -1,7 +1,6 @@
-//! Makes the page of a comparison: the table of `diff`, with a picture of the intervals beside it.
-//!
-//! All changes share one logarithmic axis, on which twice as long and half as long are equally far
-//! from the middle. The times that rows add to a run are on a second axis, in ns.
+//! Makes the page of a comparison: the table of `diff` with a picture of the intervals. Changes
+//! share one logarithmic axis, on which twice as long and half as long are equally far from the
+//! middle.
 
 use std::path::Path;
 
@@ -10,70 +9,59 @@ use super::{Form, Group, assembled, tables, write_to};
 use crate::failure::Failure;
 use crate::view::table::Table;
 
-/// The natural logarithm of the largest ratio on the axis, about 33. Longer intervals end with an
-/// arrow.
+/// The natural logarithm of the largest ratio on the axis, about 33.
 const FARTHEST: f64 = 3.5;
-/// The smallest range of the axis, as a natural logarithm. A change of 2 % is then halfway to the
-/// end.
+/// The smallest range, as a natural logarithm. A change of 2 % is then halfway to the end.
 const NEAREST: f64 = 0.04;
-/// The range of the axis is the farthest end of an interval multiplied by this number.
+/// The room beyond the farthest end of an interval.
 const MARGIN: f64 = 1.08;
 
-/// The content of a page with a comparison.
 pub struct Comparison {
-    /// The program that is compared, for the title.
     pub program: String,
     pub about: String,
     pub answer: String,
-    /// Labels and texts about the two sides, A and B, and about how the runs were made.
+    /// Labels and texts about the two sides and how the runs were made.
     pub runs: Vec<(String, String)>,
-    /// The total of each side, and the parts that the difference of the totals consists of.
+    /// The total of each side, and the parts of the difference.
     pub whole: Vec<Whole>,
-    /// The titles of the two columns that contain the values of the sides.
+    /// The titles of the columns with the values of the sides.
     pub sides: [&'static str; 2],
-    /// The title of the column with the verdicts.
     pub verdicts: &'static str,
     /// The title of the column with the time that a row adds to a run.
     pub adds: &'static str,
-    /// The table of the rows.
     pub table: Table,
-    /// For each row of `table`, the estimates that the page draws.
+    /// What the page draws for each row of `table`.
     pub rows: Vec<Row>,
-    /// The largest change for which the verdict can be *same*. `None` if nothing was tested.
+    /// `None` if nothing was tested. The verdict can be *same* up to this change.
     pub threshold: Option<f64>,
-    /// Two functions that return an estimate as text: the first for a change, the second for the
-    /// time that a row adds to a run.
+    /// These functions write an estimate as text: for a change, and for the time that a row adds to
+    /// a run.
     pub in_words: [fn(&Estimate) -> String; 2],
-    /// The names of rows whose counters differ, each with texts about these counters.
+    /// The rows whose counters differ, with texts about these counters.
     pub counters: Vec<(String, Vec<String>)>,
-    /// Labels and texts of the lines below the table.
+    /// Labels and texts.
     pub notes: Vec<(String, String)>,
 }
 
-/// A row of the table of totals.
 pub struct Whole {
     pub name: &'static str,
-    /// The total time of each side.
     pub sides: [Option<String>; 2],
     pub verdict: Option<String>,
-    /// The time that this row adds to a run, with its interval.
+    /// The time that this row adds to a run.
     pub adds: Option<String>,
     pub row: Row,
 }
 
-/// The estimates that the page draws for one row.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Row {
-    /// The ratio of B to A, minus 1.
     pub change: Option<Estimate>,
     /// The time that the row adds to a run, in ns.
     pub part: Option<Estimate>,
-    /// `slower`, `faster`, `same`, `unknown`, `not_tested`, …; `less` or `more` if the row is not
-    /// about the time of calls.
+    /// A verdict such as `slower`, or `less` or `more` for a row that is not about the time of
+    /// calls.
     pub kind: &'static str,
 }
 
-/// A value with the ends of its interval, if it has an interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
     pub value: f64,
@@ -92,7 +80,7 @@ pub fn write(path: &Path, of: Comparison) -> Result<(), Failure> {
     let parts = Parts::new(all().filter_map(|row| row.part));
     let [change, part] = of.in_words;
     let plots = |rows: &[Row], columns: &[ColumnOut]| -> Vec<PlotOut> {
-        // The picture is drawn before the column that contains the same estimate as text.
+        // The picture comes before the column with the same estimate as text.
         let adds = columns.iter().position(|column| column.name == "in_run").unwrap_or(1) - 1;
         let all = changes.plot(rows, 0, change).into_iter().chain(parts.plot(rows, adds, part));
         all.collect()
@@ -126,7 +114,7 @@ pub fn write(path: &Path, of: Comparison) -> Result<(), Failure> {
     write_to(path, &assembled(&head, &[])?)
 }
 
-/// Adds numbers to the cells with verdicts and times, so that they can be sorted.
+/// Adds numbers by which the page sorts verdicts and times.
 fn sort_by_value(table: &mut TableOut, rows: &[Row]) {
     let mut number = |name: &str, value: &dyn Fn(&Row) -> Option<f64>| {
         let Some(column) = table.columns.iter().position(|column| column.name == name) else {
@@ -146,8 +134,8 @@ fn sort_by_value(table: &mut TableOut, rows: &[Row]) {
     }
 }
 
-/// Moves the verdicts next to the names. Moves the column that says how a row corresponds to the
-/// other side to the end, which is out of sight on a narrow screen, because its texts can be long.
+/// The verdicts come next to the names. The column `relation` comes last, because its texts can be
+/// long.
 fn in_order_of_weight(table: &mut TableOut) {
     let find = |table: &TableOut, name: &str| table.columns.iter().position(|c| c.name == name);
     if let Some(at) = find(table, "verdict") {
@@ -181,8 +169,7 @@ fn table_of_whole(of: &Comparison) -> TableOut {
     TableOut::plain("whole", Group::Ops.name(), "The whole", columns, rows)
 }
 
-/// Returns a mark for each row that has an estimate. Both marks of a row, for its change and for
-/// what it adds to a run, have the kind of its verdict.
+/// Both marks of a row have the kind of its verdict.
 fn marks(
     rows: &[Row],
     of: impl Fn(&Row) -> Option<Estimate>,
@@ -200,9 +187,9 @@ fn marks(
     rows.iter().map(mark).collect()
 }
 
-/// The axis of changes. Its middle means no change.
+/// The middle means no change.
 struct Changes {
-    /// The logarithm of the ratio at the right end of the axis; 0 if there is no change to show.
+    /// The logarithm of the ratio at the right end; 0 without changes.
     range: f64,
     threshold: Option<f64>,
 }
@@ -215,11 +202,9 @@ impl Changes {
         Self { range, threshold }
     }
 
-    /// Returns the position of a change, from 0 to 1 on the axis. Beyond the axis, it is below 0 or
-    /// above 1.
+    /// The result is from 0 to 1 on the axis.
     fn place(&self, change: f64) -> f64 {
-        // JSON has no infinity, so a position far outside of the axis becomes one a little outside
-        // of it.
+        // JSON has no infinity.
         (logarithm(change) / self.range / 2.0 + 0.5).clamp(-0.5, 1.5)
     }
 
@@ -240,7 +225,7 @@ impl Changes {
         })
     }
 
-    /// Returns three ticks: no change, and on both sides the largest round change on the axis.
+    /// Ticks are at no change, and at the largest round change on both sides.
     fn ticks(&self) -> Vec<(f64, String)> {
         const PERCENT: [u32; 7] = [50, 20, 10, 5, 3, 2, 1];
         let is_on = |by: f64| logarithm(by).abs() <= 0.85 * self.range;
@@ -251,8 +236,7 @@ impl Changes {
                 [(1.0 / by - 1.0, format!("÷ {n}")), (by - 1.0, format!("× {n}"))]
             }
             None => {
-                // A decrease by some percentage is farther from the middle than an increase, so the
-                // decrease is checked.
+                // A decrease by some percentage is farther from the middle than an increase.
                 let n = PERCENT.into_iter().find(|n| is_on(-f64::from(*n) / 100.0)).unwrap_or(1);
                 let by = f64::from(n) / 100.0;
                 [(-by, format!("−{n} %")), (by, format!("+{n} %"))]
@@ -263,14 +247,13 @@ impl Changes {
     }
 }
 
-/// Returns the logarithm of the ratio. It is limited to ±1000, because the ratio can be 0 or
-/// infinite.
+/// The result is limited to ±1000, because the ratio can be 0 or infinite.
 fn logarithm(change: f64) -> f64 {
     let log = change.ln_1p();
     if log.is_nan() { 0.0 } else { log.clamp(-1e3, 1e3) }
 }
 
-/// The axis of the times that rows add to a run, in ns. It always includes 0.
+/// The axis is in ns and includes 0.
 struct Parts {
     low: f64,
     high: f64,
@@ -325,8 +308,6 @@ mod tests {
         Row { change: Some(Estimate { value, ends }), kind: "slower", ..Row::default() }
     }
 
-    /// Twice as long and half as long are equally far from the middle, and the ends of all
-    /// intervals are on the axis.
     #[test]
     fn changes_are_on_a_logarithmic_axis() {
         let rows = [change(1.0, Some([0.5, 3.0])), change(-0.5, None), change(0.0, None)];
@@ -337,8 +318,7 @@ mod tests {
         assert_eq!(at(2), 0.5);
         let [low, high] = plot.rows[0].as_ref().unwrap().ends.unwrap();
         assert!(low > 0.5 && high > at(0) && high < 1.0);
-        // The end of the axis is at MARGIN · ln 4, so the ratio 2 is 0.5 / MARGIN of the way from
-        // the middle to the end.
+        // The end of the axis is at MARGIN · ln 4.
         assert!((at(0) - 0.5 - 0.25 / MARGIN).abs() < 1e-12);
         let texts: Vec<&str> = plot.ticks.iter().map(|(_, text)| text.as_str()).collect();
         assert_eq!(texts, ["÷ 2", "=", "× 2"]);

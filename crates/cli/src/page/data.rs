@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use super::explained::{Explained, MeaningOut};
 
-/// The schema of this data.
 pub const SCHEMA: &str = "counterpoint.page/1";
 
 #[derive(Default, Serialize)]
@@ -17,7 +16,7 @@ pub struct Head {
     pub sentences: Vec<String>,
     pub warnings: Vec<String>,
     pub recording: Vec<(String, String)>,
-    /// The name and value of each length, and from when to when it was measured.
+    /// The name and value of each length, and its moments.
     pub lengths: Vec<[String; 3]>,
     pub price: String,
     pub price_parts: String,
@@ -32,7 +31,7 @@ pub struct Head {
     pub compare: Option<CompareOut>,
 }
 
-/// The name of a loss, its count, and its meaning.
+/// Name, count and meaning.
 #[derive(Serialize)]
 pub struct LossOut(pub String, pub String, pub String);
 
@@ -44,7 +43,6 @@ pub struct TableOut {
     pub title: String,
     pub lead: Vec<String>,
     pub explained: Vec<String>,
-    /// The meanings of the marks on values.
     pub marks: Vec<MeaningOut>,
     pub columns: Vec<ColumnOut>,
     pub rows: Vec<Vec<CellOut>>,
@@ -58,7 +56,6 @@ pub struct TableOut {
 }
 
 impl TableOut {
-    /// Makes a table without sorting, tree, links to ops or plots.
     pub fn plain(
         id: &str,
         group: &'static str,
@@ -85,7 +82,6 @@ impl TableOut {
         }
     }
 
-    /// Adds a line below the table.
     pub fn explain(&mut self, line: &Explained) {
         self.explained.push(line.line());
         self.marks.extend(line.of_mark());
@@ -95,15 +91,15 @@ impl TableOut {
 #[derive(Clone, Serialize)]
 pub struct PlotOut {
     pub title: String,
-    /// The index of the column after which the plot is drawn.
+    /// The index of the column before the plot.
     pub after: usize,
-    /// Positions on the axis, from 0 to 1, with their texts.
+    /// Positions from 0 to 1, with texts.
     pub ticks: Vec<(f64, String)>,
     pub zero: f64,
     pub band: Option<[f64; 2]>,
     #[serde(rename = "isBars")]
     pub is_bars: bool,
-    /// The mark of each row of the table.
+    /// Each row of the table has one entry.
     pub rows: Vec<Option<MarkOut>>,
 }
 
@@ -118,7 +114,7 @@ pub struct MarkOut {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RooflineOut {
     pub about: String,
-    /// Positions on the axis, from 0 to 1, with their texts.
+    /// Positions from 0 to 1, with texts.
     pub x: Vec<(f64, String)>,
     pub y: Vec<(f64, String)>,
     pub roofs: Vec<RoofOut>,
@@ -142,13 +138,13 @@ pub struct PointOut {
 #[derive(Serialize)]
 pub struct CompareOut {
     pub answer: String,
-    /// Labels and their texts.
+    /// Labels and texts.
     pub runs: Vec<(String, String)>,
     pub whole: TableOut,
     pub rows: TableOut,
-    /// Names of rows, with the texts about counters that differ.
+    /// Names of rows, with texts about counters that differ.
     pub counters: Vec<(String, Vec<String>)>,
-    /// Labels and their texts.
+    /// Labels and texts.
     pub notes: Vec<(String, String)>,
 }
 
@@ -159,7 +155,6 @@ pub struct ColumnOut {
     pub title: String,
     pub is_text: bool,
     pub is_minor: bool,
-    /// The explanation of the column below the table.
     pub meaning: Option<String>,
 }
 
@@ -176,7 +171,7 @@ pub enum CellOut {
     Missing(()),
     Text(String),
     Number(String, f64),
-    /// A text, the number to sort by, and a remark about the value.
+    /// A text, the number to sort by, and a remark.
     Noted(String, Option<f64>, String),
 }
 
@@ -193,7 +188,7 @@ pub struct OpOut {
     pub drift: Option<DriftOut>,
     pub longest: LongestOut,
     pub joints: Vec<JointOut>,
-    /// The sentences that `explain` prints about the op. Empty for ops that took little time.
+    /// Empty for ops that took little time.
     pub explained: Vec<String>,
     pub goes_with: Option<TableOut>,
 }
@@ -234,7 +229,7 @@ pub struct LongRowOut {
 #[serde(rename_all = "camelCase")]
 pub struct JointOut {
     pub counter: String,
-    /// `~` if the number of calls is estimated from timed calls.
+    /// `~` if the number of calls is estimated.
     pub mark: &'static str,
     pub text: String,
     pub x: Vec<f64>,
@@ -254,8 +249,7 @@ pub struct TraceOut {
 
 #[derive(Serialize)]
 pub struct TimelineOut {
-    /// The start in ns since 1970. It is a text, because numbers in JavaScript are not exact above
-    /// 2⁵³.
+    /// The begin in ns since 1970. Numbers in JavaScript are not exact above 2⁵³.
     pub begin: String,
     pub base: Option<String>,
     pub trace: Option<TraceOut>,
@@ -291,7 +285,6 @@ pub struct SeriesOut {
 
 #[derive(Serialize)]
 pub struct ListingOut {
-    /// The id of the table for the module's loops.
     pub table: String,
     pub label: String,
     pub words: Vec<String>,

@@ -1,27 +1,25 @@
 //! Encodes the calls of the timeline as bytes. `app/data.js` describes the format.
 //!
-//! A page with ten million calls would be too large, and nobody could look at all of them. So times
-//! are rounded to multiples of a step, the *grid*. The grid is as fine as the limits of the page's
-//! size allow. If there are more than [`CALLS`] calls, a call that is shorter than the grid is left
-//! out if a call of the same depth that is at least as long begins in the same step of the grid.
+//! A page with ten million calls would be too large. So times are rounded to multiples of a step,
+//! the *grid*. The grid is as fine as the limits of the page's size allow. With more than [`CALLS`]
+//! calls, some calls that are shorter than the grid are left out.
 
-/// A slice of the timeline. Times are in ns since 1970.
+/// Times are in ns since 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub begin: i64,
     pub duration: u64,
     pub name: u32,
-    /// How many slices contain this one. [`encode`] computes it.
+    /// [`encode`] computes this number.
     pub depth: u32,
 }
 
-/// The description of the encoded bytes, which the page needs to decode them.
+/// The page needs these facts for decoding.
 #[derive(Debug, Default)]
 pub struct Encoded {
-    /// The grid in ns. All times are multiples of the grid.
+    /// The grid in ns.
     pub grid: i64,
     pub lanes: Vec<EncodedLane>,
-    /// How many calls are in the encoded bytes.
     pub kept: usize,
 }
 
@@ -33,37 +31,34 @@ pub struct EncodedLane {
     pub bytes: usize,
 }
 
-/// The largest number of calls in a page. If there are more, some are left out.
+/// If there are more calls, some are left out.
 const CALLS: usize = 1_200_000;
-/// The largest size of all calls in compressed bytes. If the rest of the page is large, the limit
-/// is lower ([`room`]). If the calls need more bytes, a coarser grid is used. As text in the page,
-/// the bytes take a third more. The size before compression cannot be the limit, because each call
-/// takes at least 4 bytes on any grid.
+/// The limit of the compressed calls in bytes. Beyond it, a coarser grid is used. As text in the
+/// page, the bytes take a third more. The size before compression cannot be the limit: it hardly
+/// depends on the grid.
 const PACKED: usize = 1_200_000;
-/// The limit of all compressed bytes in the page, so that the page is at most 2 MB large. The
-/// page's JavaScript is not included.
+/// The limit of all compressed data in the page, so that a page takes about 2 MB. The JavaScript is
+/// not included.
 const PAGE: usize = 1_400_000;
-/// The number of compressed bytes that the details of an op take. [`ROW`] is the number for a row
-/// of a table. Both were measured with a training loop of PyTorch that has 674 ops and shapes.
+/// The compressed bytes of an op's details, and of a row of a table. Both were measured with a
+/// training loop of PyTorch with 674 ops and shapes.
 const DETAILS: usize = 1_400;
 const ROW: usize = 320;
-/// The calls may always take this many compressed bytes, even if the rest of the page is large.
+/// The calls get at least this room, even if the rest of the page is large.
 const FEWEST_PACKED: usize = 400_000;
-/// The ratio of a grid to the next finer one. All grids are powers of this number.
+/// Grids are powers of this number.
 const COARSER: i64 = 4;
-/// The exponent of the coarsest grid, which is 4²⁰ = 2⁴⁰ ns (18 minutes).
+/// 4²⁰ ns are 18 minutes.
 const COARSEST: u32 = 20;
 
-/// Encodes the calls of each lane. The calls of a lane must be sorted by start, and a call must
-/// come before the calls inside of it. `begin` is the start of the timeline. `room` is how many
-/// bytes the encoded calls may take when they are compressed.
+/// The calls of a lane must be sorted by start, and a call must come before the calls inside of it.
+/// `begin` is the start of the timeline. `room` is the limit of the compressed calls in bytes.
 pub fn encode(lanes: &mut [Vec<Call>], begin: i64, room: usize) -> (Encoded, Vec<u8>) {
     lanes.iter_mut().for_each(|lane| find_depths(lane));
     let mut grid = 1;
     let all: usize = lanes.iter().map(Vec::len).sum();
     if all > CALLS {
-        // On a coarser grid, fewer calls are visible. So a binary search finds the finest grid on
-        // which at most [`CALLS`] calls are visible.
+        // On a coarser grid, fewer calls are visible, so a binary search finds the grid.
         let seen = |grid| lanes.iter().map(|lane| visible(lane, begin, grid).seen).sum::<usize>();
         let (mut fine, mut coarse) = (0, COARSEST);
         while coarse - fine > 1 {
@@ -88,34 +83,28 @@ pub fn encode(lanes: &mut [Vec<Call>], begin: i64, room: usize) -> (Encoded, Vec
     }
 }
 
-/// Returns the largest number of compressed bytes for calls, in a page with this many rows and this
-/// many ops with details.
+/// The result is in compressed bytes.
 pub fn room(rows: usize, detailed: usize) -> usize {
     let rest = rows.saturating_mul(ROW).saturating_add(detailed.saturating_mul(DETAILS));
     PAGE.saturating_sub(rest).clamp(FEWEST_PACKED, PACKED)
 }
 
-/// Returns the size of these bytes after compression.
 fn packed(bytes: &[u8]) -> usize {
     super::assemble::packed(bytes).len()
 }
 
-/// The calls that [`visible`] found.
 struct Visible {
     seen: usize,
-    /// Whether each call is hidden.
     hidden: Vec<bool>,
 }
 
-/// Finds the calls that are visible if times are multiples of `grid` ns. A call is visible if it is
-/// at least as long as `grid`. Of the calls of one depth that begin between two multiples, the
-/// longest is visible as well.
+/// Calls that are at least as long as `grid` are visible. Of the calls of one depth that begin
+/// between two multiples, the longest is visible as well.
 fn visible(calls: &[Call], begin: i64, grid: i64) -> Visible {
     let mut hidden = vec![false; calls.len()];
     let mut seen = calls.len();
     let shift = grid.trailing_zeros();
-    // For each depth, the step in which the last call began, and the index of the longest call of
-    // that step.
+    // For each depth: the step in which the last call began, and the longest call of that step.
     let mut last: Vec<(i64, usize)> = Vec::new();
     for (i, call) in calls.iter().enumerate() {
         let depth = call.depth as usize;
@@ -137,9 +126,8 @@ fn visible(calls: &[Call], begin: i64, grid: i64) -> Visible {
     Visible { seen, hidden }
 }
 
-/// Computes for each call how many calls contain it.
 fn find_depths(calls: &mut [Call]) {
-    // The ends of the calls that have not ended yet.
+    // The ends of the calls around the current one.
     let mut ends: Vec<i64> = Vec::new();
     for call in calls {
         let end = call.begin.saturating_add_unsigned(call.duration);
@@ -162,8 +150,7 @@ fn at_grid(lanes: &[Vec<Call>], begin: i64, grid: i64) -> (Encoded, Vec<u8>) {
         let mut before = 0;
         for call in calls {
             let at = call.begin.saturating_sub(begin).max(0) / grid;
-            // The beginning and the end are both rounded down, so calls that touched each other
-            // still touch.
+            // Begin and end are both rounded down: calls that touched each other still touch.
             let end = call.begin.saturating_add_unsigned(call.duration);
             let duration = (end.saturating_sub(begin) / grid - at).max(0);
             leb128(&mut begins, zigzag(at - before));
@@ -199,7 +186,7 @@ fn leb128(out: &mut Vec<u8>, mut value: u64) {
 mod tests {
     use super::*;
 
-    /// Decodes the bytes in the same way as the page.
+    /// The page decodes in the same way.
     fn decode(bytes: &[u8], lane: &EncodedLane, grid: i64) -> Vec<(i64, i64, u64, u64)> {
         let mut at = lane.offset;
         let mut next = || {
@@ -243,12 +230,10 @@ mod tests {
         assert_eq!(decode(&bytes, &encoded.lanes[1], 1), expected);
     }
 
-    /// Of three million calls that are shorter than the grid, most are left out. The nine long
-    /// calls are kept.
+    /// Three million calls are shorter than the grid. Nine calls are long.
     #[test]
     fn many_calls_are_thinned_out() {
         let call = |begin, duration, name| Call { begin, duration, name, depth: 0 };
-        // Of two successive calls, the second one is longer.
         let short = (0..3_000_000).map(|i| call(i * 3, 1 + i as u64 % 2, i as u32 % 2));
         let long = (0..9).map(|i| call(i * 1_000_000, 900_000, 2));
         let mut lanes = [short.collect(), long.collect()];

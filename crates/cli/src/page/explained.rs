@@ -1,49 +1,41 @@
-//! The lines below a table, which explain its columns, marks and words. The page also shows the
-//! explanation of a column when the pointer is on its title. It shows the explanation of a mark
-//! beside numbers elsewhere. So each line says what it explains.
+//! The lines below a table, which explain its columns, marks and words. The page shows the
+//! explanation of a column also at its title, and that of a mark beside numbers elsewhere.
 
 use serde::Serialize;
 
-/// A line below a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
     of: Of,
-    /// What precedes the text: the title, mark or word. Empty for a sentence.
+    /// The title, mark or word before the text. Empty for a sentence.
     label: String,
     text: String,
 }
 
-/// The meaning of a mark on values, as a whole line. If `mark` is empty, the line is about all
-/// values with any mark.
+/// If `mark` is empty, the line is about values with any mark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MeaningOut {
     pub mark: &'static str,
     pub text: String,
 }
 
-/// What a line explains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Of {
-    /// The columns with these names.
     Columns(Vec<String>),
-    /// A mark on values, without the space after it.
+    /// The mark has no space after it.
     Mark(&'static str),
-    /// All marks on values together.
+    /// All marks together.
     AnyMark,
-    /// A word in the names of rows, or the whole table.
     Table,
 }
 
-/// Marks that replace a missing value. Other marks are added to a value.
+/// These marks replace a missing value.
 const OF_MISSING: [&str; 1] = ["–"];
 
 impl Explained {
-    /// Makes a line about the column with this name.
     pub fn column(name: &str, label: &str, text: impl Into<String>) -> Self {
         Self::columns([name.to_owned()], label, text)
     }
 
-    /// Makes a line about the columns with these names.
     pub fn columns(
         names: impl IntoIterator<Item = String>,
         label: &str,
@@ -53,34 +45,33 @@ impl Explained {
         Self { of, label: label.to_owned(), text: text.into() }
     }
 
-    /// Makes a line about a mark. `label` is the mark with a separator.
+    /// `label` is the mark with a separator.
     pub fn mark(label: &'static str, text: impl Into<String>) -> Self {
         let mark = label.trim_end_matches([' ', ':']);
         let of = if OF_MISSING.contains(&mark) { Of::Table } else { Of::Mark(mark) };
         Self { of, label: label.to_owned(), text: text.into() }
     }
 
-    /// Makes a line about all values that have a mark.
+    /// A line about the values with any mark.
     pub fn any_mark(label: &str, text: impl Into<String>) -> Self {
         Self { of: Of::AnyMark, label: label.to_owned(), text: text.into() }
     }
 
-    /// Makes a line about a word in the names of rows.
+    /// A line about a word in the names of rows.
     pub fn word(label: &str, text: impl Into<String>) -> Self {
         Self { of: Of::Table, label: label.to_owned(), text: text.into() }
     }
 
-    /// Makes a sentence about the whole table.
+    /// A line about the whole table.
     pub fn sentence(text: impl Into<String>) -> Self {
         Self::word("", text)
     }
 
-    /// Returns the text of the whole line.
     pub fn line(&self) -> String {
         format!("{}{}", self.label, self.text)
     }
 
-    /// Returns the explanation of this column, if the line is about it.
+    /// `None` if the line is not about this column.
     pub fn of_column(&self, name: &str) -> Option<&str> {
         match &self.of {
             Of::Columns(names) => names.iter().any(|of| of == name).then_some(&*self.text),
@@ -88,7 +79,7 @@ impl Explained {
         }
     }
 
-    /// Returns the meaning of a mark, if the line is about marks on values.
+    /// `None` if the line is not about marks.
     pub fn of_mark(&self) -> Option<MeaningOut> {
         let mark = match self.of {
             Of::Mark(mark) => mark,
@@ -99,7 +90,7 @@ impl Explained {
     }
 }
 
-/// Returns the explanation of a column. `None` if no line is about it.
+/// `None` if no line is about the column.
 pub fn meaning(lines: &[Explained], column: &str) -> Option<String> {
     let all: Vec<&str> = lines.iter().filter_map(|line| line.of_column(column)).collect();
     (!all.is_empty()).then(|| all.join("; "))

@@ -1,5 +1,5 @@
-//! Makes tables that show how each counter of an op is correlated with the duration. The
-//! coefficients are those that `stats` prints.
+//! Makes tables of the correlation of each counter of an op with the duration, as `stats` prints
+//! it.
 
 use std::collections::HashMap;
 
@@ -12,22 +12,20 @@ use super::data::{CellOut, ColumnOut, MarkOut, PlotOut, TableOut};
 use crate::view::statistics::coefficients;
 use crate::view::units::{general, grouped, plural};
 
-/// If a profile has more values (of durations and counters) than this, its page has no
-/// correlations, because computing them needs all values in memory at once.
+/// A page has no correlations for more values (of durations and counters), because all values must
+/// be in memory at once.
 const VALUES: u64 = 20_000_000;
-/// The largest number of bytes of memory for the values.
+/// The limit of memory in bytes.
 const MEMORY: usize = 256 << 20;
 
 pub struct Related {
-    /// For each counter of the run: a text with the coefficients as `stats` prints them, and with
-    /// the number of calls from which they were computed.
+    /// The coefficients and the number of calls, for each counter of the run.
     pub words: Vec<Option<String>>,
-    /// The variables with their coefficients and notes. The strongest correlation comes first.
+    /// The strongest correlation comes first.
     pub table: TableOut,
 }
 
-/// Returns the correlations of all ops. The result is empty if there are no counters, or too many
-/// values.
+/// The result is empty if there are no counters, or too many values.
 pub fn of(profile: &Profile, raw: bool) -> HashMap<Key, Related> {
     let counters = profile.manifest.counters.len() as u64;
     if counters == 0 || profile.calls().saturating_mul(counters + 1) > VALUES {
@@ -39,12 +37,12 @@ pub fn of(profile: &Profile, raw: bool) -> HashMap<Key, Related> {
     found.ops.iter().filter_map(one).collect()
 }
 
-/// Returns the correlations of one op. `None` if no counter has a correlation.
+/// `None` if no counter has a correlation.
 fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
-    // In a run with a budget, the values are only those of timed calls.
+    // With a budget, only timed calls have values.
     let timed = if profile.is_sampled() { "timed " } else { "" };
     let counters = &profile.manifest.counters;
-    // Variable 0 is the duration. The counters of the run follow.
+    // Variable 0 is the duration.
     let pair = |at: usize| op.all.pairs.iter().find(|pair| (pair.of, pair.given) == (0, at + 1));
     let known = |at: &usize| pair(*at).filter(|p| p.pearson.or(p.spearman).is_some());
     let mut order: Vec<(usize, &Pair)> =
@@ -64,7 +62,7 @@ fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
         let value = pair.spearman.or(pair.pearson)?;
         let kind = if op.all.is_noise(at + 1) { "unknown" } else { "related" };
         let at = (value.clamp(-1.0, 1.0) + 1.0) / 2.0;
-        // The mark has no text, because the cell with the coefficient already contains it.
+        // The cell with the coefficient has the text.
         Some(MarkOut { at, ends: None, kind, text: String::new() })
     };
     let note = |at: usize| match () {

@@ -1,6 +1,6 @@
-//! Makes listings of instrumented functions: source, intermediate code and machine code. At the
-//! first line of each loop are the loop's measurements. The lines are the same as those of `loops
-//! report --source --asm`.
+//! Makes listings of instrumented functions: source, intermediate code and machine code, with
+//! measurements at the first line of each loop. The lines are those of `loops report --source
+//! --asm`.
 
 use ::code::region::Range;
 use analysis::loops::{LoopNode, LoopTree};
@@ -13,28 +13,24 @@ use crate::view::loops::code::{self, Found};
 use crate::view::loops::{Loops, assembly, readable_full_name, readable_name, source, text};
 use crate::view::units::{count, grouped, percent, plural};
 
-/// The largest number of functions that have listings. They are the functions that took the most
-/// time.
+/// The functions that took the most time have listings.
 const FUNCTIONS: usize = 50;
-/// The largest number of lines of all listings in the page. The first listing that exceeds this
-/// number is cut.
+/// The limit for all listings together.
 const LINES: usize = 12_000;
-/// The largest number of lines of a function that the page has from one text.
+/// The limit for a function and one text.
 const LINES_OF_ONE: usize = 3_000;
-/// A line with more characters than this is shortened.
+/// Lines with more characters are shortened.
 const CHARACTERS: usize = 400;
 
-/// A function that the program entered.
 struct Function<'a> {
     module: usize,
     tree: &'a LoopTree,
     node: &'a LoopNode,
-    /// The loops of the function, in the order of the tree.
+    /// The loops are in the order of the tree.
     loops: Vec<&'a LoopNode>,
 }
 
-/// Returns the listings of the functions that took the most time, and a sentence about the
-/// functions that are left out.
+/// Also returns a sentence about the functions that are left out.
 pub fn of(loops: &Loops<'_>) -> (Vec<ListingOut>, String) {
     let mut functions = functions(loops);
     let weight = |of: &Function<'_>| {
@@ -85,16 +81,14 @@ fn functions<'a>(loops: &'a Loops<'_>) -> Vec<Function<'a>> {
     functions
 }
 
-/// Returns the listing of one function, with at most `room` lines. `None` if there is nothing to
-/// show: no text, no machine code, and no reason why they are missing.
+/// `None` if there is nothing to show.
 fn one(loops: &Loops<'_>, function: &Function<'_>, room: &mut usize) -> Option<ListingOut> {
     let Function { module, tree, node, .. } = *function;
     let found = loops.more.codes.as_ref().and_then(|codes| codes.get(module));
     let mut words = Vec::new();
     let mut columns = Vec::new();
     if let (Some(table), Some(entry)) = (&tree.table, tree.entry(node)) {
-        // The texts are shown in the order of compilation: the source first, the last form of the
-        // code last.
+        // Texts are in the order of compilation: the source comes first.
         for (i, text) in table.texts.iter().enumerate().rev() {
             let Some([from, to]) = source::range_of(entry, text, i == 0) else { continue };
             let known = loops.more.texts.lines(text);
@@ -136,7 +130,6 @@ fn one(loops: &Loops<'_>, function: &Function<'_>, room: &mut usize) -> Option<L
     Some(ListingOut { table: table_id(module), label, words, loops: loops_out, columns })
 }
 
-/// Returns a text that says how often a function was entered and how long it took.
 fn in_numbers(loops: &Loops<'_>, function: &Function<'_>) -> String {
     let Function { tree, node, .. } = *function;
     let hits = plural(node.all.hits, "hit");
@@ -145,7 +138,7 @@ fn in_numbers(loops: &Loops<'_>, function: &Function<'_>) -> String {
     format!("{hits}{time}, {within}")
 }
 
-/// Returns the machine code of a function. `None` if no instruction was found.
+/// `None` if no instruction was found.
 fn machine_code(
     loops: &Loops<'_>,
     function: &Function<'_>,
@@ -177,9 +170,8 @@ fn machine_code(
     Ok(column(format!("machine code: {}", assembly::start(region)), lines, room))
 }
 
-/// Makes a line of a listing. `is_in` is called with the index of each loop of the function. It
-/// returns `None` if the loop does not contain the line. Otherwise it returns whether the line is
-/// the loop's first line.
+/// `is_in` gets the index of a loop of the function, and returns whether the line is the loop's
+/// first line, or `None` if the loop does not contain the line.
 fn line_out(
     loops: &Loops<'_>,
     function: &Function<'_>,
@@ -198,13 +190,11 @@ fn line_out(
         Some((at, _)) => format!("{}…", &line[..at]),
         None => line.to_owned(),
     };
-    // An outer loop comes before the loops inside of it, so the last loop that contains the line is
-    // the innermost one.
+    // An outer loop comes before the loops inside of it.
     let innermost = inside.last().map_or(-1, |(at, ..)| *at as i64);
     ListingLineOut { number, text, margin: margins.join("; "), of_loop: innermost }
 }
 
-/// Returns the measurements of a loop as a text for the margin.
 fn margin(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> String {
     let share = source::share_of_function(loops, tree, node).map(percent);
     match (text::inclusive(loops, tree, node), share) {
@@ -214,8 +204,8 @@ fn margin(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> String {
     }
 }
 
-/// Makes a column of at most [`LINES_OF_ONE`] lines and at most `room` lines. Further lines are not
-/// computed. Returns `None` if there are no lines.
+/// The column has at most [`LINES_OF_ONE`] lines and at most `room` lines. `None` if there are no
+/// lines.
 fn column(
     title: String,
     lines: impl Iterator<Item = ListingLineOut>,

@@ -19,33 +19,29 @@ use crate::view::labels::{labels, op_of, thread_label};
 use crate::view::table::Value;
 use crate::view::units::{number, plural, time};
 
-/// The page has the sentences of `explain` for at most this many ops, by their self time.
+/// This many ops with the most self time have the sentences of `explain`.
 const EXPLAINED: usize = 8;
-/// At most this many of an op's longest calls are listed.
 const LONGEST: usize = 12;
-/// The time of the recording is divided into at most this many parts.
+/// The recording's time has at most this many parts.
 const PARTS: usize = 80;
-/// A picture of two variables has at most this many columns and rows.
+/// The largest number of columns and of rows in a picture of two variables.
 const CELLS: usize = 32;
-/// For the series of threads' counters, the time is divided into at most this many parts.
+/// The largest number of parts of the time for the series of threads' counters.
 const RATES: usize = 400;
-/// The page has at most this many series of threads' counters, and at most [`SERIES_OF_THREAD`] of
-/// one thread. The series are drawn between the calls of the threads, so with more series these
-/// calls could hardly be compared.
+/// The series of threads' counters are drawn between the calls of the threads. With more series,
+/// these calls could hardly be compared.
 const SERIES: usize = 12;
 const SERIES_OF_THREAD: usize = 2;
 /// At most this many of an op's threads have their own histograms.
 const LANES: usize = 16;
 
-/// The details of ops that [`find`] has collected. Times are not yet relative to the start of the
-/// timeline.
+/// Times are not yet relative to the start of the timeline.
 pub struct Found {
     details: Details,
     related: HashMap<Key, Related>,
     explained: Vec<Explained>,
 }
 
-/// Reads the calls of the ops in `keys` and collects the details that the page shows of them.
 pub fn find(profile: &Profile, raw: bool, keys: &[Key]) -> Found {
     let options = Options {
         ops: keys,
@@ -64,8 +60,7 @@ pub fn find(profile: &Profile, raw: bool, keys: &[Key]) -> Found {
     }
 }
 
-/// Returns the details of the ops in the order of `keys`, and the series of the threads' counters.
-/// `table` is the page's table of ops.
+/// The details are in the order of `keys`. `table` is the page's table of ops.
 pub fn of(
     profile: &Profile,
     found: &Found,
@@ -99,8 +94,7 @@ pub fn of(
     (ops, series(profile, timeline, &found.rates, from))
 }
 
-/// Returns the rates of the threads' counters in calls over time. The threads with the most calls
-/// come first.
+/// The rates of the threads' counters. The threads with the most calls come first.
 fn series(
     profile: &Profile,
     timeline: &Timeline,
@@ -113,7 +107,7 @@ fn series(
         let lane = lane_of(profile, timeline, *process, *thread);
         let all = profile.manifest.counters.iter().zip(counters);
         let mut of_thread = 0;
-        // Counters in nanoseconds are left out, because the calls already show this time.
+        // The calls already show counters in nanoseconds.
         for (counter, rates) in all.filter(|(c, _)| c.unit() != Unit::Nanoseconds) {
             let per_ns = rates.per_tick().into_iter().map(|rate| Some(rate? / ns_per_tick));
             let per_ns: Vec<Option<f64>> = per_ns.collect();
@@ -137,8 +131,7 @@ fn series(
                 lane,
                 label,
                 about: format!("up to {} per {unit}", number(most * scale)),
-                // A part of the time without calls has no value. The last position is the end of
-                // the last part, and has no value either.
+                // A part without calls has no value, and neither has the end of the last part.
                 at: (0..=per_ns.len()).map(at).collect(),
                 values: per_ns.into_iter().chain([None]).collect(),
             });
@@ -147,10 +140,10 @@ fn series(
     series
 }
 
-/// Returns the index of a thread's lane in the timeline, or -1 if there is no such lane.
+/// -1 if there is no such lane.
 fn lane_of(profile: &Profile, timeline: &Timeline, process: usize, thread: usize) -> i64 {
     let p = &profile.processes[process];
-    // In a merged profile, a process id of several recordings does not identify a lane.
+    // Several recordings of a merged profile may have the same process id.
     let is_only = profile.processes.iter().filter(|other| other.id.pid == p.id.pid).count() == 1;
     match is_only || profile.members.is_empty() {
         true => timeline.lane_of(p.id.pid, p.threads[thread].tid),
@@ -168,7 +161,7 @@ fn place(op: &profile::Op) -> String {
     all.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" · ")
 }
 
-/// Returns the cells of an op's row in the table, with the titles of their columns.
+/// Each cell comes with the title of its column.
 fn facts(table: &TableOut, number: usize) -> Vec<(String, String)> {
     let of = |ops: &Vec<Option<usize>>| ops.iter().position(|op| *op == Some(number));
     let Some(row) = table.ops.as_ref().and_then(of) else { return Vec::new() };
@@ -207,8 +200,8 @@ fn drift(profile: &Profile, of: &Drift, from: i64) -> Option<DriftOut> {
 
 fn longest(profile: &Profile, timeline: &Timeline, calls: &[LongCall]) -> LongestOut {
     let titles = ["at", "time", "thread", "CPU", "workgroup"].map(str::to_owned);
-    // Times do not include the time that recording added. Other values are shown as read, so the
-    // processor time of a call may be greater than its time.
+    // Times exclude the time that recording added. Other values are shown as read, so the processor
+    // time of a call may be greater than its time.
     let counters = profile.manifest.counters.iter();
     let titles: Vec<String> =
         titles.into_iter().chain(counters.map(|c| format!("{}, as read", c.name))).collect();
@@ -229,8 +222,7 @@ fn longest(profile: &Profile, timeline: &Timeline, calls: &[LongCall]) -> Longes
         LongRowOut { cells, at: begin, thread: lane }
     };
     let mut found = LongestOut { titles, rows: calls.iter().map(row).collect() };
-    // Columns without any value are removed: the workgroup, if the host has none, or a counter that
-    // these calls did not read.
+    // Columns without values are removed, for example the workgroup.
     for at in (0..found.titles.len()).rev() {
         if found.rows.iter().all(|row| row.cells[at].is_none()) {
             found.titles.remove(at);
@@ -240,7 +232,7 @@ fn longest(profile: &Profile, timeline: &Timeline, calls: &[LongCall]) -> Longes
     found
 }
 
-/// Returns a counter's value as text, in the same form as in the report.
+/// The text has the form of the report.
 fn text(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Nanoseconds => Value::Ns(value),
@@ -262,8 +254,7 @@ fn joints(profile: &Profile, of: &OpDetails, related: Option<&Related>) -> Vec<J
                 mark,
                 text: match words {
                     Some(words) => format!("correlation {words}"),
-                    // In a run with a budget, this is an estimate of how many calls there were,
-                    // computed from the timed calls.
+                    // With a budget, this number is an estimate.
                     None => {
                         let calls = plural(counts.iter().sum::<u64>().into(), "call");
                         format!("{mark}{calls} with a value")

@@ -1,5 +1,5 @@
-//! Makes the roofline chart, which shows ops below the limits (roofs) of their machine. Both axes
-//! are logarithmic, and positions on them are numbers from 0 to 1.
+//! Makes the roofline chart, which shows ops below the limits (roofs) of their machine. Positions
+//! on the logarithmic axes are from 0 to 1.
 
 use analysis::roofline::{Level, Placed, Roofs};
 use analysis::work::Number;
@@ -7,28 +7,26 @@ use analysis::work::Number;
 use super::data::{PointOut, RoofOut, RooflineOut};
 use crate::view::units::{general, number, percent, plural};
 
-/// The ops in the order of their table, and the roofs of their machine, if they are known.
+/// `rows` are in the order of the table.
 pub struct Roofline {
     pub rows: Vec<Placed>,
     pub roofs: Option<Roofs>,
-    /// If there are no roofs: the reason, and how to measure them.
+    /// The reason why there are no roofs, and how to measure them.
     pub no_roofs: Option<&'static str>,
 }
 
-/// An op is limited by a roof if it reaches at least this part of it.
+/// A roof limits an op that reaches at least this part of the roof.
 pub const NEAR: f64 = 0.25;
 
-/// The largest number of ticks on an axis. Ticks are at powers of ten.
 const MOST_TICKS: i32 = 9;
 
-/// A logarithmic axis from `low` to `high`.
 struct Axis {
     low: f64,
     high: f64,
 }
 
 impl Axis {
-    /// Makes an axis on which all of these values are. `None` if no value is positive and finite.
+    /// `None` if no value is positive and finite.
     fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let (low, high) = values
             .filter(|value| *value > 0.0 && value.is_finite())
@@ -40,15 +38,14 @@ impl Axis {
         ((value / self.low).ln() / (self.high / self.low).ln()).clamp(0.0, 1.0)
     }
 
-    /// Returns the ticks: powers of ten of `unit`.
+    /// Ticks are at powers of ten of `unit`.
     fn ticks(&self, unit: f64) -> Vec<(f64, String)> {
         let (low, high) = (self.low / unit, self.high / unit);
         let powers = low.log10().ceil() as i32..=high.log10().floor() as i32;
         let step = (powers.end() - powers.start() + 1).div_euclid(MOST_TICKS).max(0) + 1;
         let tick = |power: i32| {
             let value = 10f64.powi(power);
-            // Below 1, one significant digit is printed. Rounded to decimals, several ticks would
-            // look the same.
+            // Rounded to decimals, several small ticks would look the same.
             let text = if power < 0 { general(value, 1) } else { number(value) };
             (self.place(value * unit), text)
         };
@@ -56,7 +53,7 @@ impl Axis {
     }
 }
 
-/// Makes the chart. Its points are the rows whose positions on both axes are known.
+/// Rows with unknown positions are left out.
 pub fn of(wanted: &Roofline) -> RooflineOut {
     let place = |row: &Placed| Some((row.intensity()?, row.flop_rate()?));
     let known: Vec<(&Placed, (f64, f64))> =
@@ -131,8 +128,7 @@ pub fn of(wanted: &Roofline) -> RooflineOut {
     }
 }
 
-/// Returns the peak of 32-bit floating-point operations, and the bandwidths of memory and of each
-/// cache that some op is compared with.
+/// The peak of 32-bit floating-point operations, and the bandwidths that ops are compared with.
 fn roofs_of(
     roofs: &Roofs,
     known: &[(&Placed, (f64, f64))],
@@ -149,7 +145,7 @@ fn roofs_of(
     (peak, slopes.collect())
 }
 
-/// Returns the intensities at which the lines of the bandwidths reach the peak.
+/// The intensities at which the lines of the bandwidths reach the peak.
 fn ridges(peak: Option<f64>, slopes: &[(Level, f64)]) -> Vec<f64> {
     peak.map_or_else(Vec::new, |peak| slopes.iter().map(|(_, slope)| peak / slope).collect())
 }
@@ -175,8 +171,7 @@ mod tests {
         }
     }
 
-    /// The roofs are 10 GB/s and 100 GFLOP/s, so their ridge is at 10 operations per byte. Both ops
-    /// are on a roof: one at 1 operation per byte and 10 GFLOP/s, the other at 100 and 100 GFLOP/s.
+    /// The roofs of 10 GB/s and 100 GFLOP/s meet at 10 operations per byte. Each op is on a roof.
     #[test]
     fn places_on_paper() {
         let roofs = Roofs {
@@ -207,8 +202,7 @@ mod tests {
         assert_eq!(found.points[0].holds, "unknown");
     }
 
-    /// The axis goes from 0.000002 to 30 million. Neighbouring ticks differ by a factor of 100, and
-    /// no two ticks have the same text.
+    /// Neighbouring ticks differ by a factor of 100, and have different texts.
     #[test]
     fn ticks_are_told_apart() {
         let axis = Axis { low: 2e-6, high: 3e7 };
@@ -219,7 +213,6 @@ mod tests {
         assert_eq!(texts, ["0.001", "0.01", "0.1", "1"]);
     }
 
-    /// If no op has a position, nothing is drawn, and no value is NaN.
     #[test]
     fn without_places_there_is_no_chart() {
         let mut unknown = row("x", 1.0, 1.0, 1.0);

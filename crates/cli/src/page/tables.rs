@@ -1,5 +1,4 @@
-//! Turns tables of the report into tables of the page. The cells are the same, with additional
-//! numbers by which the page sorts them.
+//! Turns tables of the report into tables of the page, with numbers by which the page sorts.
 
 use std::collections::HashMap;
 
@@ -14,14 +13,12 @@ use crate::view::table::{Column, Table, Value};
 use crate::view::text::{cell_text, marks, note_of, says_nothing};
 use crate::view::units::grouped;
 
-/// Columns with this rank or a higher one are minor: the page hides them until the reader chooses to
-/// see all columns.
+/// The page hides columns of this rank or a higher one at first.
 const MINOR: u8 = 8;
 
-/// The column by which loops are sorted.
 pub const LOOPS_SORT: &str = "inclusive_ns";
 
-/// Makes the table for one form of the report. `known` are the ops that have details.
+/// `known` are the ops that have details.
 pub fn of(form: &Form, known: &[Key]) -> TableOut {
     let table = &form.table;
     let shown: Vec<&Column> = columns_of(table).collect();
@@ -34,8 +31,7 @@ pub fn of(form: &Form, known: &[Key]) -> TableOut {
         let key = form.keys.get(*row).copied().flatten()?;
         known.iter().position(|known| *known == key)
     };
-    // In a tree, the row above another row comes before it. So if a row is kept, the row above it
-    // is kept, too.
+    // In a tree, a parent comes before its children, so a kept row keeps its parent.
     let places = places(order);
     let above = |row: &usize| {
         let above = form.parents.as_ref()?.get(*row).copied().flatten()?;
@@ -76,15 +72,15 @@ pub fn of(form: &Form, known: &[Key]) -> TableOut {
     }
 }
 
-/// Returns the columns that a page shows: the first one, and all columns with a value in any row.
+/// A page shows the first column, and the columns with a value in some row.
 pub fn columns_of(table: &Table) -> impl Iterator<Item = &Column> {
     let all = table.columns.iter().enumerate().filter(|(_, column)| !column.csv_only);
     let has_some = |column: &Column| table.shown().any(|row| cell_text(column, row) != "–");
     all.filter(move |(at, column)| *at == 0 || has_some(column)).map(|(_, column)| column)
 }
 
-/// Returns the title of a column. A title that begins with `/` continues the title of the column
-/// before it. On the page, that column may be elsewhere, so both titles are joined.
+/// A title that begins with `/` continues the title of the column before it. On the page, that
+/// column may be elsewhere.
 fn whole_title(shown: &[&Column], at: usize) -> String {
     let title = &shown[at].title;
     match at.checked_sub(1).filter(|_| title.starts_with('/')) {
@@ -93,7 +89,6 @@ fn whole_title(shown: &[&Column], at: usize) -> String {
     }
 }
 
-/// Returns the position of each row in `order`.
 fn places(order: &[usize]) -> HashMap<usize, usize> {
     order.iter().enumerate().map(|(at, row)| (*row, at)).collect()
 }
@@ -112,7 +107,7 @@ fn is_text(column: &Column) -> bool {
 fn cell(column: &Column, row: usize, is_indented: bool) -> CellOut {
     let text = cell_text(column, row);
     let Some(value) = column.cells.get(row) else {
-        // Even the text of a missing value can have a mark.
+        // A missing value can have a mark.
         return if text == "–" { CellOut::Missing(()) } else { CellOut::Text(text) };
     };
     let text = if is_indented { text.trim_start().to_owned() } else { text };
@@ -129,8 +124,7 @@ fn with_number(text: String, number: Option<f64>) -> CellOut {
     }
 }
 
-/// Returns the loops of each module in the same form as `report --by loop`. The module with the
-/// most time comes first.
+/// The module with the most time comes first.
 pub fn of_loops(loops: &Loops<'_>) -> Vec<TableOut> {
     let full = columns::full(loops, false);
     let mut first = 0;
@@ -146,7 +140,7 @@ pub fn of_loops(loops: &Loops<'_>) -> Vec<TableOut> {
         let last = tables.len() - 1;
         tables[last].lead.insert(0, notes::first(loops, tree));
     }
-    // The first row of a table is the function that took the most time.
+    // The first row took the most time.
     let most = |table: &TableOut| {
         let at = table.columns.iter().position(|column| column.name == LOOPS_SORT)?;
         match table.rows.first()?.get(at)? {
@@ -158,8 +152,7 @@ pub fn of_loops(loops: &Loops<'_>) -> Vec<TableOut> {
     tables
 }
 
-/// Returns the id of the table for a module's loops. The listings of the module refer to the table
-/// by this id.
+/// The listings of the module refer to this id.
 pub fn table_id(module: usize) -> String {
     format!("loop{module}")
 }
@@ -191,7 +184,7 @@ fn module_of(loops: &Loops<'_>, module: usize, full: &Table, begin: usize, id: S
     let legend = notes::legend(text::marks(loops, module)).into_iter();
     let facts = notes::facts(loops, tree, false).into_iter();
     let legend = legend.map(|(label, text)| {
-        // Some lines explain columns, whose titles they contain; the others explain marks.
+        // Lines about columns contain their titles; the others explain marks.
         match label.contains(char::is_alphabetic) {
             true => {
                 let title = label.trim_end_matches([' ', ':']);

@@ -1,5 +1,5 @@
-//! Collects the timeline of the page, ordered by lane (a row of the timeline). It has the slices
-//! that `trace export` writes, and those time series that were not read around calls.
+//! Collects the timeline of the page, ordered by lane (a row of the timeline). It has the slices of
+//! `trace export`.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,12 +17,11 @@ use crate::trace::export::{everything, json_base_ns};
 use crate::view::labels::thread_label;
 use crate::view::units::{count, grouped, number};
 
-/// The largest number of points that a series has in the page.
+/// A series has at most this many points.
 const POINTS: usize = 2_000;
 
-/// The timeline without its calls, which are encoded as bytes.
 pub struct Timeline {
-    /// The time of the first slice, instant or point of a series, in ns since 1970.
+    /// The begin in ns since 1970.
     pub begin: i64,
     span: i64,
     encoded: Encoded,
@@ -30,11 +29,10 @@ pub struct Timeline {
     lanes: Vec<TimeLaneOut>,
     series: Vec<SeriesOut>,
     calls: usize,
-    /// The index of the lane for each process id and thread id.
+    /// The index of the lane, by process id and thread id.
     rows: HashMap<(Owned, Owned), usize>,
 }
 
-/// Like [`Id`], but with its own copy of the text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owned {
     Number(i64),
@@ -65,8 +63,7 @@ impl From<Id<'_>> for Owned {
     }
 }
 
-/// Reads the timeline of a profile. Also returns the encoded calls of its lanes. Their compressed
-/// size is at most `room` bytes, unless a grid of about 1 ms is too fine for this.
+/// Also returns the encoded calls. `room` is the limit of their compressed size in bytes.
 pub fn read(profile: &Profile, room: usize) -> io::Result<(Timeline, Vec<u8>)> {
     let mut sink = Sink::default();
     everything(&mut sink, profile)?;
@@ -74,14 +71,13 @@ pub fn read(profile: &Profile, room: usize) -> io::Result<(Timeline, Vec<u8>)> {
 }
 
 impl Timeline {
-    /// Returns the index of this thread's lane, or -1 if it has none.
+    /// -1 if the thread has no lane.
     pub fn lane_of(&self, pid: u32, tid: u32) -> i64 {
         let row = (Owned::Number(pid.into()), Owned::Number(tid.into()));
         self.rows.get(&row).map_or(-1, |at| *at as i64)
     }
 
-    /// Returns the timeline for the page, with further series added. `None` if there is nothing to
-    /// draw.
+    /// Adds further series. `None` if there is nothing to draw.
     pub fn out(
         mut self,
         profile: &Profile,
@@ -104,8 +100,7 @@ impl Timeline {
                 crate::view::units::time(grid as f64)
             ),
         };
-        // A slice has only the name of its op. If several ops have the same name, the page links
-        // slices of this name to none of them.
+        // A slice has the name of its op, and ops may share a name. Then no op is linked.
         let mut of_name: HashMap<&str, Option<usize>> = HashMap::new();
         for (at, op) in ops.iter().enumerate() {
             of_name.entry(&op.name).and_modify(|known| *known = None).or_insert(Some(at));
@@ -128,8 +123,8 @@ impl Timeline {
         })
     }
 
-    /// Sets the labels of threads' lanes to the labels that tables use, such as
-    /// `iree-worker-0 (4712)`. In labels that `trace export` makes, the number comes first.
+    /// Threads get the labels of tables, such as `iree-worker-0 (4712)`. In labels of `trace
+    /// export`, the number comes first.
     fn name_threads(&mut self, profile: &Profile) {
         let all = profile.processes.iter().enumerate();
         let all = all.flat_map(|(p, of)| (0..of.threads.len()).map(move |t| (p, of, t)));
@@ -141,7 +136,7 @@ impl Timeline {
             }
         }
         for (lane, labels) in self.lanes.iter_mut().zip(found) {
-            // A lane keeps its label if threads of several recordings have the lane's number.
+            // Threads of several recordings may have the lane's number.
             if let [label] = labels.as_slice() {
                 lane.label.clone_from(label);
             }
@@ -169,10 +164,9 @@ struct Sink {
     processes: HashMap<Owned, (String, i64)>,
     lanes: Vec<Lane>,
     places: HashMap<(Owned, Owned), usize>,
-    /// The index of the lane that was used last.
     last: usize,
     names: HashMap<String, u32>,
-    /// The name of the last slice, with its index. The next slice usually has the same name.
+    /// The next slice usually has the same name.
     last_name: (String, u32),
     series: HashMap<(Owned, Owned, String, String), Points>,
     first: Option<i64>,
@@ -238,8 +232,8 @@ impl Sink {
         let mut calls: Vec<Vec<Call>> = Vec::new();
         let mut out: Vec<(TimeLaneOut, (Owned, Owned))> = Vec::new();
         for mut lane in lanes {
-            // If calls begin at the same time, the longer one contains the others and must come
-            // first.
+            // The longer one of calls that begin at the same time contains the others, and must
+            // come first.
             lane.calls.sort_by_key(|call| (call.begin, std::cmp::Reverse(call.duration)));
             let process =
                 processes.get(&lane.key.0).map_or(String::new(), |(name, _)| name.clone());
@@ -277,8 +271,7 @@ impl Sink {
 }
 
 impl Points {
-    /// Reduces the series to at most [`POINTS`] points. A new point is the mean of the points that
-    /// it replaces.
+    /// A point of the result is the mean of the points that it replaces.
     fn out(self, begin: i64) -> SeriesOut {
         let each = self.points.len().div_ceil(POINTS).max(1);
         let chunks = self.points.chunks(each);

@@ -2,10 +2,8 @@
 //! close the pipe and hang, fork, or stop the child.
 //!
 //! The child answers with one line and ends. It leads a process group. This process kills the whole
-//! group at the end, and also if a signal ends this process, even while the child is being started.
-//! So processes that the plugin has started end too, unless they have left the group. This process
-//! never waits for longer than the given time, and reads at most [`LONGEST_ANSWER`] bytes of the
-//! answer.
+//! group at the end. So processes that the plugin has started end too, unless they have left the
+//! group.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -14,28 +12,24 @@ use std::time::{Duration, Instant};
 use super::patient::Patient;
 use crate::ending::Group;
 
-/// The maximum number of bytes of an answer. An answer lists the few profilers of a plugin with
-/// their kinds, or some findings.
+/// The maximum number of bytes of an answer.
 pub const LONGEST_ANSWER: u64 = 1 << 20;
-/// The time between two checks whether a child that has not answered has ended.
+/// The time between two checks whether a child without an answer has ended.
 const LOOK: Duration = Duration::from_millis(50);
 /// The time between two checks whether a child that has answered has ended. It is short, because
 /// the child ends soon after its answer.
 const EACH: Duration = Duration::from_millis(2);
 
-/// The result of asking a child process.
 pub enum Answer {
-    /// The bytes that the child wrote until the end of the first line, or until it closed its pipe,
-    /// and the child's exit status.
+    /// The bytes up to the end of the first line, and the child's exit status.
     Said { line: Vec<u8>, status: ExitStatus },
     /// The child wrote more than [`LONGEST_ANSWER`] bytes.
     TooMuch,
-    /// The child did not answer in time, or did not end in time.
+    /// The child did not answer or end in time.
     TooLate,
 }
 
-/// Starts the child and waits for its answer and its end. The answer and the end together may take
-/// at most `patience`.
+/// The answer and the end of the child together may take at most `patience`.
 ///
 /// # Errors
 /// Returns an error if the child cannot be started, or if the kernel does not report its state.
@@ -44,8 +38,7 @@ pub fn to(command: &mut Command, patience: Duration) -> io::Result<Answer> {
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let (mut child, group) = Group::start(command)?;
     let asked = listen(&mut child, deadline);
-    // The group is killed before this process waits for the child. Until then, the kernel does not
-    // use the group's id for another process.
+    // The group is killed before the wait, so its id cannot belong to another process yet.
     drop(group);
     let status = child.wait()?;
     Ok(match asked? {
@@ -68,9 +61,8 @@ fn listen(child: &mut Child, deadline: Instant) -> io::Result<Heard> {
     let mut pipe = Patient::new(pipe);
     let (mut part, mut is_over) = (vec![0; 1 << 16], false);
     while line.last() != Some(&b'\n') {
-        // A process that the child has forked may keep the pipe open after the child's end.
-        // Everything that the child wrote is in the pipe when the child has ended, so there is no
-        // need to wait.
+        // A process that the child has forked may keep the pipe open after the child's end. What
+        // the child wrote is in the pipe by then.
         pipe.wait_at_most(if is_over { Duration::ZERO } else { left().min(LOOK) });
         match pipe.read(&mut part) {
             Ok(0) => break,
@@ -98,7 +90,7 @@ fn listen(child: &mut Child, deadline: Instant) -> io::Result<Heard> {
     Ok(Heard::Line(line))
 }
 
-/// Whether the child has ended. The child is not reaped, so the caller can still wait for it.
+/// The child is not reaped, so the caller can still wait for it.
 fn has_ended(child: &Child) -> io::Result<bool> {
     // SAFETY: `siginfo_t` consists of integers, for which zeros are values.
     let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };

@@ -4,9 +4,8 @@
 //!  probes ─► a child for each ─► findings, each on a clause ─► text, Markdown or JSON
 //! ```
 //!
-//! The check asks the plugin questions (the probes), each in a child process. A plugin conforms if
-//! all questions were asked (some are asked only after a violation) and no finding is a violation.
-//! Findings of the other levels are only advice.
+//! The check asks the plugin questions (the probes), each in a child process. Findings below the
+//! level of a violation are only advice.
 
 mod json;
 mod markdown;
@@ -55,16 +54,14 @@ enum Format {
     Json,
 }
 
-/// The result of one question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// The question was asked, and there are no findings.
     Passed,
-    /// There are findings, and the worst of them has this level.
+    /// The worst finding has this level.
     Found(Level),
-    /// The question was not asked, because the plugin cannot be used at all.
+    /// The plugin cannot be used at all.
     Impossible,
-    /// The question was not asked, or not answered, because the time of the check was over.
+    /// The time of the check was over.
     NoTime,
 }
 
@@ -79,31 +76,26 @@ impl Outcome {
     }
 }
 
-/// A question that the check asked, and its outcome.
 struct Asked {
     probe: Probe,
     outcome: Outcome,
 }
 
-/// A finding, and the probes that led to it.
 struct Finding {
     level: Level,
     clause: &'static Clause,
     what: String,
-    /// The names of the probes.
     probes: Vec<&'static str>,
 }
 
-/// Whether the plugin conforms to the published interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Conforms,
     Violates,
-    /// No violation was found, but not all questions were asked.
+    /// No violation was found, but a question was not asked.
     Unknown,
 }
 
-/// The data that the report prints in each format.
 struct Report {
     file: PathBuf,
     bytes: u64,
@@ -127,8 +119,7 @@ impl Report {
         if self.asked.iter().all(is_asked) { Verdict::Conforms } else { Verdict::Unknown }
     }
 
-    /// Adds a finding. If the report already has an equal finding, only adds the name of the probe
-    /// to it.
+    /// An equal finding only gets the name of the probe.
     fn add(&mut self, probe: &Probe, level: Level, clause: &'static Clause, what: String) {
         let is_same = |known: &&mut Finding| {
             (known.level, known.clause, &known.what) == (level, clause, &what)
@@ -141,14 +132,12 @@ impl Report {
     }
 }
 
-/// Returns the name of the interface, which all formats print.
 fn interface() -> String {
     let (request, state) = (abi::kineto::PULL_REQUEST, abi::kineto::REVISION.commit);
     format!("Kineto's profiler plugin interface (pull request {request}, state {state})")
 }
 
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
-    // A directory with several plugins, or a file that does not exist, is an error here.
     let [file] = &files(std::slice::from_ref(&args.file))?[..] else {
         return Err(Failure::new(format!("{}: has several plugins", shown(&args.file)))
             .hint("check one file at a time"));
@@ -170,7 +159,7 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Asks all questions. Together, they may take at most `limit`.
+/// All questions together may take at most `limit`.
 fn examine(file: &Path, limit: Duration) -> Result<Report, Failure> {
     let deadline = Instant::now() + limit;
     let bytes =
@@ -202,7 +191,7 @@ fn examine(file: &Path, limit: Duration) -> Result<Report, Failure> {
                 ask_one(file, (number, probe), left, &mut report)?
             }
         };
-        // If the plugin does not register (question 0), no further question can be asked.
+        // A plugin that does not register (question 0) cannot be asked more.
         is_usable &= number > 0 || outcome != Outcome::Found(Level::Violation);
         report.asked.push(Asked { probe: *probe, outcome });
     }
@@ -214,12 +203,11 @@ fn examine(file: &Path, limit: Duration) -> Result<Report, Failure> {
     {
         report.profilers = profilers;
     }
-    // The worst findings come first; findings of one level stay in the order of the questions.
+    // The sort is stable: findings of one level stay in the order of the questions.
     report.findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
     Ok(report)
 }
 
-/// Asks one question, which may take at most the time `left`.
 fn ask_one(
     file: &Path,
     (number, probe): (usize, &Probe),
@@ -231,8 +219,7 @@ fn ask_one(
         ask_within(file, &["probe", &number.to_string()], left.min(PATIENCE))?;
     let found = match asked {
         Ok(found) => found,
-        // The time of the whole check was over before the plugin had taken the time [`PATIENCE`],
-        // so it is not known whether the plugin hangs.
+        // The check ran out of time, so it is not known whether the plugin hangs.
         Err(_) if left < PATIENCE && began.elapsed() >= left => return Ok(Outcome::NoTime),
         Err(died) => {
             let level = probe.level_of_crash();
@@ -242,7 +229,6 @@ fn ask_one(
     };
     let mut worst = None;
     for Found { level, clause, what } in found {
-        // The child is the same program as this one, so it should name only known levels.
         let level = Level::of(&level).unwrap_or(Level::Violation);
         let clause = CLAUSES.iter().find(|known| known.id == clause).unwrap_or(&probe.clause);
         worst = worst.max(Some(level));
@@ -251,7 +237,7 @@ fn ask_one(
     Ok(worst.map_or(Outcome::Passed, Outcome::Found))
 }
 
-/// Shows on a terminal which question is being asked. A question may take half a minute.
+/// A question may take half a minute, so a terminal shows which one is being asked.
 struct Progress {
     of: usize,
     is_shown: bool,

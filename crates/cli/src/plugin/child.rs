@@ -50,7 +50,6 @@ enum What {
     },
 }
 
-/// A plugin, with what `plugin list` shows about it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Listed {
     pub profilers: Vec<ListedProfiler>,
@@ -65,16 +64,16 @@ pub struct ListedProfiler {
     pub extension: bool,
 }
 
-/// Something that a plugin did wrong.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Said {
     pub what: String,
     pub count: u64,
-    /// Whether data is missing because of this problem, or the plugin violates the interface.
+    /// Whether data is missing because of this problem, or because the plugin violates the
+    /// interface.
     pub serious: bool,
 }
 
-/// Something that a probe found (`plugin_host::conformance::Finding`).
+/// Mirrors `plugin_host::conformance::Finding`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Found {
     pub level: String,
@@ -82,13 +81,11 @@ pub struct Found {
     pub what: String,
 }
 
-/// A message of the child while it records. It is a line of JSON on the descriptor [`ANSWERS`]. The
-/// messages cannot be in the stream of events, because the length of that stream is not known in
-/// advance.
+/// A message of the child while it records, as a line of JSON on the descriptor [`ANSWERS`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// What the child begins to do now. If the child dies, its last `Doing` names the call in which
+    /// What the child begins to do now. If the child dies, the last `Doing` names the call in which
     /// it died.
     Doing(String),
     /// The plugin has begun, stopped and handed over its events.
@@ -101,8 +98,8 @@ fn say(level: u32, text: &str) {
     }
 }
 
-/// Returns the original standard output, for the answer or the events. From now on, text that the
-/// plugin prints to standard output goes to standard error.
+/// Returns the original standard output. From now on, text that the plugin prints to standard
+/// output goes to standard error.
 fn answers() -> io::Result<File> {
     // SAFETY: the calls take numbers of descriptors of this process, and nothing else owns the new
     // descriptor.
@@ -117,12 +114,11 @@ fn answers() -> io::Result<File> {
 
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     if !matches!(args.what, What::Record { .. }) {
-        // This process is in a separate process group, which Ctrl-C on the terminal does not reach.
-        // So this process asks the kernel to kill it when its parent ends.
-        // SAFETY: this command of
-        // prctl takes numbers only.
+        // Ctrl-C on the terminal does not reach this process group. So the kernel kills this
+        // process when its parent ends.
+        // SAFETY: this command of prctl takes numbers only.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-        // The parent may have ended before the call of prctl.
+        // The parent may have ended before that call.
         if args.asker.is_some_and(|asker| asker != parent_id()) {
             return Err(Failure::new("nobody waits for the answer"));
         }
@@ -161,9 +157,8 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
             record(&args.file, &setup, *max_buffer, out)?;
         }
     }
-    // The plugin's threads may still run, and its destructors may crash, so this process ends
-    // without running them.
-    // SAFETY: `_exit` runs no destructors, and everything that this process wrote has been flushed.
+    // The plugin's threads may still run, and its destructors may crash.
+    // SAFETY: `_exit` runs no destructors, and what this process wrote has been flushed.
     unsafe { libc::_exit(0) }
 }
 
@@ -202,8 +197,7 @@ fn listed(plugin: &Plugin, host: &Host) -> Listed {
 /// The descriptor to which a recording child writes each [`Answer`]. The parent opens it.
 pub const ANSWERS: i32 = 3;
 
-/// Records events. Loads the plugin, creates its sessions, and then follows the orders of the
-/// parent, which arrive as lines.
+/// Follows the orders of the parent, which arrive as lines.
 fn record(
     file: &std::path::Path,
     setup: &Setup<'_>,

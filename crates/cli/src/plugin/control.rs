@@ -1,9 +1,7 @@
-//! `counterpoint plugin pause`, `resume` and `flush`: pause, resume or flush the plugins of a
-//! running recording.
+//! `counterpoint plugin pause`, `resume` and `flush`: control the plugins of a running recording.
 //!
-//! All processes of the recording watch a word in the pool (a file in memory that they share), so
-//! the commands need neither signals nor a socket. The commands reach all processes of the
-//! recording, even those that start later.
+//! The recorded processes watch a word in the pool, their shared memory, so the commands need
+//! neither signals nor a socket. Processes that start later see the word too.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -26,7 +24,6 @@ pub struct Args {
 }
 
 model::named! {
-    /// A request to the plugins of a recording.
     pub enum Wish {
         Pause = "pause",
         Resume = "resume",

@@ -30,7 +30,6 @@ pub struct Args {
     format: Format,
 }
 
-/// One profiler, as a row of the table and of `counterpoint.plugins/1` (docs/plugins.md).
 #[derive(Serialize)]
 struct Row {
     file: String,
@@ -89,13 +88,11 @@ fn rows_of(file: &Path) -> Result<Vec<Row>, Failure> {
     Ok(rows.collect())
 }
 
-/// Starts a child process that loads `file`, and reads its answer. The inner error says why there
-/// is no answer, for example that the child died.
+/// The inner error says why the child gave no answer.
 pub fn ask<T: DeserializeOwned>(file: &Path, what: &[&str]) -> Result<Result<T, String>, Failure> {
     ask_within(file, what, PATIENCE)
 }
 
-/// Like [`ask`], but stops waiting for the child after `patience`.
 pub fn ask_within<T: DeserializeOwned>(
     file: &Path,
     what: &[&str],
@@ -112,7 +109,7 @@ pub fn ask_within<T: DeserializeOwned>(
     })
 }
 
-/// Returns the command that starts this program again, as the child process for the plugin `file`.
+/// This program starts again, as the child process for the plugin.
 pub fn child(file: &Path) -> Result<Command, Failure> {
     let program = std::env::current_exe()
         .map_err(|e| Failure::new(format!("find the program itself: {e}")))?;
@@ -121,7 +118,7 @@ pub fn child(file: &Path) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// Returns how a process ended that should not have ended.
+/// Says how a process ended that should not have ended.
 pub fn died(status: std::process::ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.signal(), status.code()) {

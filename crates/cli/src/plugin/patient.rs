@@ -4,28 +4,24 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// The time that a plugin may take for one call.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Returns the message about a plugin that took longer than `patience`.
 pub fn gave_up(patience: Duration) -> String {
     format!("took longer than {} seconds and was given up", patience.as_secs_f64().ceil())
 }
 
-/// A pipe that is read with a limit on each wait. A read that has to wait longer than this limit
-/// fails with [`io::ErrorKind::TimedOut`].
+/// A pipe with a limit on each wait. A read that has to wait longer fails with
+/// [`io::ErrorKind::TimedOut`].
 pub struct Patient<R> {
     pipe: R,
     patience: Duration,
 }
 
 impl<R> Patient<R> {
-    /// Makes a reader that waits at most [`PATIENCE`] each time.
     pub fn new(pipe: R) -> Self {
         Self { pipe, patience: PATIENCE }
     }
 
-    /// From now on, a read waits at most `patience`.
     pub fn wait_at_most(&mut self, patience: Duration) {
         self.patience = patience;
     }
@@ -35,8 +31,7 @@ impl<R: Read + AsRawFd> Read for Patient<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let mut wanted =
             libc::pollfd { fd: self.pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: the call is told that there is one entry, and `wanted`, which is that entry,
-        // outlives the call.
+        // SAFETY: the call gets one entry, `wanted`, which outlives the call.
         let ready = unsafe { libc::poll(&mut wanted, 1, self.patience.as_millis() as i32) };
         match ready {
             0 => Err(io::ErrorKind::TimedOut.into()),

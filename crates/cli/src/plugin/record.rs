@@ -1,8 +1,7 @@
 //! `counterpoint plugin run`: lets plugins record for some time.
 //!
-//! Each plugin runs in its own child process. First all children are created, then all of them
-//! start to record, and then all stop. This process reads the events from pipes, one plugin after
-//! the other. If a plugin crashes or hangs, only its own events are lost.
+//! Each plugin runs in its own child process. First all children are created, then all start to
+//! record, and then all stop. If a plugin crashes or hangs, only its own events are lost.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -72,22 +71,20 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     drop(lock);
     let made = record(args, &files, &types);
     if made.is_err() {
-        // Remove the output, because an incomplete recording that looks complete would be worse
-        // than no recording.
+        // An incomplete recording that looks complete would be worse than none.
         let _ = fs::remove_dir_all(&args.output);
     }
     made
 }
 
-/// Records into the output directory, which must be empty.
+/// The output directory must be empty.
 fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Failure> {
     let mut manifest = Manifest::new();
     manifest.program_version = env!("CARGO_PKG_VERSION").to_owned();
     manifest.command = std::env::args().collect();
     manifest.working_directory = std::env::current_dir().unwrap_or_default().display().to_string();
     manifest.host = host_name();
-    // The current time is used only if the plugins record no events, because events have their own
-    // times.
+    // The current time is for a recording without events, because events have their own times.
     manifest.created_unix_ns = u64::try_from(unix_now().as_nanos()).unwrap_or(0);
     let mut import = Import::create(&args.output, manifest).map_err(Failure::new)?;
 
@@ -163,12 +160,10 @@ fn host_name() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
-/// Returns the current time as a duration since the beginning of 1970.
 fn unix_now() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A point in time, in ns on two clocks.
 struct Moment {
     utc_ns: i64,
     monotonic_ns: i64,
@@ -182,22 +177,19 @@ impl Moment {
     }
 }
 
-/// Returns the base of the times in Kineto's traces: the start of the current three months, in ns
-/// since 1970.
+/// The base is in ns since 1970. Kineto's traces use the start of the current three months.
 fn base_ns() -> i64 {
     const THREE_MONTHS_S: u64 = 7_889_238;
     ((unix_now().as_secs() / THREE_MONTHS_S) * THREE_MONTHS_S * 1_000_000_000) as i64
 }
 
-/// The signals that a recording waits for. SIGINT (Ctrl-C) and SIGTERM end the recording, and
-/// SIGUSR1 pauses or resumes it.
+/// SIGINT (Ctrl-C) and SIGTERM end the recording, and SIGUSR1 pauses or resumes it.
 struct Interrupted {
     set: libc::sigset_t,
 }
 
 impl Interrupted {
-    /// Blocks SIGINT, SIGTERM and SIGUSR1. From now on, SIGINT and SIGTERM only end a sleep in
-    /// [`Self::sleep`] or [`Self::sleep_or`]. SIGUSR1 does not end a sleep.
+    /// Blocks the signals. From now on, SIGINT and SIGTERM only end a sleep.
     fn new() -> Self {
         // SAFETY: zeros are a value of the set, which outlives the calls.
         unsafe {
@@ -211,13 +203,13 @@ impl Interrupted {
         }
     }
 
-    /// Sleeps for `duration`. Returns early after SIGINT or SIGTERM.
+    /// Returns early after SIGINT or SIGTERM.
     fn sleep(&self, duration: Duration) {
         self.sleep_or(duration, |_| {});
     }
 
-    /// Sleeps for `duration`. Returns early after SIGINT or SIGTERM. At each SIGUSR1, calls `pause`
-    /// with `true` to pause or `false` to resume.
+    /// Returns early after SIGINT or SIGTERM. At each SIGUSR1, calls `pause` with `true` to pause
+    /// or `false` to resume.
     fn sleep_or(&self, duration: Duration, mut pause: impl FnMut(bool)) {
         let mut paused = false;
         let until = Instant::now() + duration;
@@ -244,7 +236,6 @@ impl Interrupted {
     }
 }
 
-/// The recording of one plugin in a child process.
 struct Recording {
     file: PathBuf,
     child: Child,
@@ -255,7 +246,7 @@ struct Recording {
     gave_up: bool,
 }
 
-/// Makes a pipe. Returns its reading end and its writing end, which is passed to a child.
+/// Returns the reading end and the writing end.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
     // SAFETY: `ends` has room for two descriptors. They are new, so nothing else owns them.
@@ -281,19 +272,18 @@ impl Recording {
         if let Some(limit) = args.max_buffer {
             command.args(["--max-buffer", &limit.to_string()]);
         }
-        // Option and value are passed as one word, because a configuration may begin with a dash.
+        // A configuration may begin with a dash.
         command.arg(format!("--configuration={}", args.plugin_config));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        // Ctrl-C must reach only this process, which then asks the plugin to stop and to hand over
-        // its events.
+        // Ctrl-C must reach only this process, which then asks the plugin to stop.
         command.process_group(0);
         let from: RawFd = writes.as_raw_fd();
         // SAFETY: after the fork, the closure only calls dup2 and fcntl, which are
         // async-signal-safe.
         unsafe {
             command.pre_exec(move || {
-                // If the descriptor already has the number `ANSWERS`, `dup2` would not clear its
-                // flag that closes it at `exec`.
+                // With equal numbers, `dup2` would not clear the flag that closes the descriptor at
+                // `exec`.
                 let result = if from == ANSWERS {
                     libc::fcntl(from, libc::F_SETFD, 0)
                 } else {
@@ -333,8 +323,7 @@ impl Recording {
         }
     }
 
-    /// Waits until the child has created its sessions or has died. Gives up the child if this takes
-    /// too long.
+    /// Gives up the child if it takes too long to create its sessions.
     fn wait_until_ready(&mut self) {
         let until = Instant::now() + PATIENCE;
         while self.doing != "while it warmed up" {
@@ -352,15 +341,13 @@ impl Recording {
         let _ = self.child.kill();
     }
 
-    /// Sends an order to the child. Errors are ignored here, because [`Recording::finish`] detects
-    /// when the child has died.
+    /// Errors are ignored, because [`Recording::finish`] detects when the child has died.
     fn tell(&mut self, order: &str) {
         if let Some(orders) = &mut self.orders {
             let _ = writeln!(orders, "{order}");
         }
     }
 
-    /// Reads the child's events and waits for its end.
     fn finish(mut self, sink: &mut Events<'_, '_>) -> Outcome {
         self.tell("end");
         drop(self.orders.take());
@@ -389,8 +376,7 @@ impl Recording {
         let status = self.child.wait();
         let died = match status {
             _ if self.gave_up => Some(gave_up(PATIENCE)),
-            // If a child has status 0 but did not send its last answer, the plugin has called
-            // `exit`.
+            // With status 0 and no last answer, the plugin has called `exit`.
             Ok(status) if !status.success() || self.done.is_none() => Some(died(status)),
             _ => None,
         };
@@ -406,10 +392,8 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Prints what went wrong, and returns the counts of losses. `not_json` is the number of
-    /// metadata values that are not JSON, and the first such value. The last argument contains
-    /// three numbers: how many events did not fit into the plugin's buffer, how many commands have
-    /// no times, and for how much work on a device the counters are missing.
+    /// `not_json` is the number of metadata values that are not JSON, and the first such value. The
+    /// last argument is [`Events::missing`].
     fn say(
         self,
         file: &Path,
@@ -436,7 +420,6 @@ impl Outcome {
         }
         match self.ending {
             Ok(Ending::Whole { dropped: count }) => dropped += count,
-            // If the child died, this failure was already counted above.
             Ok(Ending::Cut) => failed += u64::from(self.died.is_none()),
             Ok(Ending::Damaged { at }) => {
                 say!("{file}: its events are damaged after byte {at}");

@@ -6,8 +6,8 @@
 //!  processes/PID-START-GEN/trace-N.json     ─┘   (recordings of a host's own profiler)
 //! ```
 //!
-//! The result is a directory with files. At the end of a recording, this directory is on disk
-//! ([`super::keep`]). For a view of an unfinished profile, it is in memory ([`super::show`]).
+//! At the end of a recording, the result is on disk ([`super::keep`]). For a view of an unfinished
+//! profile, it is in memory ([`super::show`]).
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _};
@@ -35,35 +35,30 @@ use super::times::Window;
 use crate::failure::Failure;
 use crate::view::units::plural;
 
-/// The names of the directories that a conversion writes.
 pub(super) const WRITTEN: [&str; 3] = [PARTS_NAME, ACTIVITIES_NAME, TRACKS_NAME];
-/// A conversion adds at most this many notes to the manifest. The counts of losses include the
-/// notes that are left out.
+/// A conversion adds at most this many notes to the manifest.
 const MOST_NOTES: usize = 100;
 
-/// A conversion looks for the base of a trace file's times in this many bytes at the beginning of
-/// the file.
+/// The base of a trace file's times is searched for in this many bytes.
 const HEAD: u64 = 1 << 20;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Converted {
-    /// How many events were converted, including values of counters.
+    /// Values of counters are included.
     pub events: u64,
-    /// Messages about what the plugins did wrong or logged.
     pub notes: Vec<String>,
-    /// The paths of the files that were converted, relative to the profile.
+    /// The paths are relative to the profile.
     files: Vec<String>,
 }
 
 impl Converted {
-    /// Makes the result for events that came from a file outside of the profile.
+    /// The events came from a file outside of the profile.
     pub fn of_events(events: u64, notes: Vec<String>) -> Self {
         Self { events, notes, files: Vec::new() }
     }
 
-    /// Returns the converted files, each as the name of its part (the directory of a process in the
-    /// profile) and its own name. Somebody may have forged an interrupted conversion, so paths of
-    /// any other form are left out.
+    /// Each file is the name of its part (a directory in the profile) and its own name. Somebody
+    /// may have forged an interrupted conversion, so other paths are left out.
     pub(super) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files.iter().filter_map(|path| {
             let (part, name) = path.strip_prefix(PARTS_NAME)?.strip_prefix('/')?.split_once('/')?;
@@ -71,8 +66,7 @@ impl Converted {
         })
     }
 
-    /// Adds the notes to the manifest's notes. Returns whether some of the notes are new to the
-    /// manifest.
+    /// Returns whether some of the notes are new.
     pub(super) fn add_notes(&self, manifest: &mut Manifest) -> bool {
         let is_new = |note: &&String| !manifest.notes.contains(note);
         let new: Vec<String> = self.notes.iter().filter(is_new).take(MOST_NOTES).cloned().collect();
@@ -82,14 +76,12 @@ impl Converted {
     }
 }
 
-/// Whether `name` is the name of a file that a conversion reads.
 pub(super) fn is_file_of_events(name: &str) -> bool {
     meta::events_number(name).is_some() || meta::trace_number(name).is_some()
 }
 
-/// Converts the events that plugins have written in processes of this profile. Only processes that
-/// have ended are converted. Writes the result to `stage`, an empty directory. Returns `None` if
-/// there are no files with events.
+/// Converts the events of processes that have ended. `stage` is an empty directory. Returns `None`
+/// if there are no files with events.
 pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>, Failure> {
     let mut all = Vec::new();
     for process in profile.processes.iter().filter(|p| !p.alive && !p.id.is_of_plugins()) {
@@ -111,8 +103,8 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
     let mut losses = Vec::new();
     let mut recordings = Vec::new();
     let mut parts = Vec::new();
-    // The number of a stream is a part of the numbers of its arrows. Stream 0 is that of the
-    // profile's own calls.
+    // A stream's number is a part of the numbers of its arrows. Stream 0 has the profile's own
+    // calls.
     let mut streams = 1..;
     for (index, (process, files)) in all.into_iter().enumerate() {
         parts.push(process.id.name());
@@ -162,29 +154,29 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
     Ok(Some(done))
 }
 
-/// Writes losses to the directory of `part` in `stage`. A part is a process or a row of a plugin.
-/// The losses of plugins are written to the first part that has their events.
+/// A part is a process or a row of a plugin. The losses of plugins are written to the first part
+/// that has their events.
 pub fn write_losses(stage: &Dir, part: PartId, losses: &[LossCount]) -> Result<(), Failure> {
     let part = stage.make_dir(PARTS_NAME).and_then(|p| p.make_dir(&part.name()));
     part.and_then(|part| profile::write_losses(&part, losses)).map_err(Failure::new)
 }
 
-/// Notes about a file. If a host's own profiler wrote the file, also the facts about its recording.
+/// Notes about a file, and facts about the recording if a host's own profiler wrote it.
 type OfFile = (Vec<String>, Option<serde_json::Map<String, serde_json::Value>>);
 
-/// Returns the host (the framework that runs ops) in this process that has its own profiler, such
-/// as PyTorch; [`Host::UNKNOWN`] if there is none.
+/// The host (the framework that runs ops) with its own profiler, such as PyTorch; [`Host::UNKNOWN`]
+/// if there is none.
 fn with_profiler(process: &Process) -> &Host {
     let host = process.hosts.iter().find(|(_, host)| !host.profiler.is_empty());
     host.map_or(&Host::UNKNOWN, |(_, host)| host)
 }
 
-/// Whether Counterpoint itself recorded this host's ops, with counters, in this process.
+/// Whether Counterpoint itself recorded this host's ops in this process.
 fn has_ops_of(process: &Process, host: &Host) -> bool {
     !host.profiler.is_empty() && process.seen_hosts().any(|seen| seen == host)
 }
 
-/// Returns the name that notes use for the profiler that made the recordings.
+/// Notes use this name for the profiler.
 fn profiler(host: &Host) -> &str {
     match &*host.profiler {
         "" => "a recording of a host's own profiler",
@@ -192,7 +184,6 @@ fn profiler(host: &Host) -> &str {
     }
 }
 
-/// Adds the events of a recording that a host has written as a trace file.
 fn convert_trace(
     mut events: Events<'_, '_>,
     mut file: File,
@@ -226,7 +217,6 @@ fn convert_trace(
     Ok((notes, Some(events.recording.fields)))
 }
 
-/// Adds the events of a plugin, or of a recording by a host's own profiler.
 fn convert_stream(
     mut events: Events<'_, '_>,
     file: File,
@@ -290,7 +280,6 @@ fn convert_stream(
     Ok((notes, None))
 }
 
-/// Collects the notes and losses of a recording by a host's own profiler.
 fn of_recording(
     events: Events<'_, '_>,
     process: &str,
@@ -324,8 +313,7 @@ fn of_recording(
     (notes, Some(events.recording.fields))
 }
 
-/// Returns a name that no other activities or tracks of the profile have. It is `name`, or `name`
-/// with a number.
+/// Returns a name that no other activities or tracks of the profile have.
 pub fn free_name(profile: &Profile, name: &str) -> String {
     let places = [ACTIVITIES_NAME, TRACKS_NAME].map(|place| profile.root().dir(place));
     let is_free = |name: &String| places.iter().flatten().all(|place| place.look(name).is_err());
@@ -339,8 +327,7 @@ fn clock_of(profile: &Profile, timeline: Timeline) -> UtcClock {
     UtcClock::new(timeline, &moments.collect::<Vec<_>>())
 }
 
-/// Returns the time range in which the profile was recorded. The end of the recording is not known,
-/// so the range ends now.
+/// The end of the recording is not known, so the range ends now.
 fn window_of(profile: &Profile) -> Option<Window> {
     let first = profile.snapshots.iter().min_by_key(|moment| moment.ticks)?;
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -351,7 +338,7 @@ fn window_of(profile: &Profile) -> Option<Window> {
     })
 }
 
-/// Returns the name of a process: `python3 4711`.
+/// The name is, for example, `python3 4711`.
 fn name_of(process: &Process) -> String {
     let program = process.info.as_ref().map_or("", |info| info.program.as_str());
     match program.rsplit('/').next().unwrap_or_default() {

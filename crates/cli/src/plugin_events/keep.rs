@@ -4,15 +4,12 @@
 //!  convert ─► plugins.tmp/{processes,activities,tracks} ─► done.json ─► moved into the profile
 //! ```
 //!
-//! A conversion first writes everything to a separate directory. The last file that it writes marks
-//! this directory as complete. Then it moves the contents into the profile. If a conversion is
-//! interrupted at any moment, the next one either starts again or finishes the moving, so no event
-//! is in the profile twice. If two conversions run at the same time, one waits for the other (at
-//! most 10 s).
+//! A conversion first writes to a separate directory. The file that it writes last marks this
+//! directory as complete. Then it moves the contents into the profile. After an interruption, the
+//! next conversion starts again or finishes the moving, so no event is in the profile twice.
 //!
-//! All files are opened relative to the descriptor of the profile's directory, and never through a
-//! link. So a conversion changes nothing outside of the profile, even if somebody else made the
-//! profile.
+//! Files are opened relative to the descriptor of the profile's directory, and not through a link.
+//! So a conversion changes nothing outside of the profile, even if somebody else made the profile.
 
 use std::fs::File;
 use std::io;
@@ -27,17 +24,14 @@ use record::meta::PARTS_NAME;
 use super::convert::{Converted, WRITTEN, is_file_of_events, write};
 use crate::failure::Failure;
 
-/// The directory to which everything is written first.
 const STAGE_NAME: &str = "plugins.tmp";
-/// The file that a conversion writes last. Its presence means that the conversion is complete.
+/// This file is written last: the conversion is complete if it exists.
 const DONE_NAME: &str = "done.json";
-/// The largest size of the file [`DONE_NAME`].
 const MOST_DONE: u64 = 1 << 24;
 
-/// Converts the events that plugins have written in processes of this profile. Only processes that
-/// have ended are converted. Returns `None` if there is nothing to do, if the recording is not
-/// over, or if the profile belongs to somebody else. The recording must be over because the
-/// conversion changes the manifest.
+/// Converts the events of processes that have ended. Returns `None` if there is nothing to do, if
+/// the recording is not over, or if the profile belongs to somebody else. The recording must be
+/// over because the conversion changes the manifest.
 ///
 /// # Errors
 /// Returns an error if the profile cannot be read or written.
@@ -48,15 +42,14 @@ pub fn convert(dir: &Path) -> Result<Option<Converted>, Failure> {
         return Ok(None);
     }
     let _lock = lock(&root)?;
-    // If an earlier conversion was interrupted while it moved its files, finish the moving.
     if let Some((_, done)) = interrupted(&root) {
         return move_into_profile(&root, done).map(Some).map_err(Failure::new);
     }
     staged(&root, write)
 }
 
-/// Adds to a profile the files that `write` writes to an empty directory, in the same steps as a
-/// conversion, so that an interruption does no harm.
+/// Adds the files that `write` writes to an empty directory. An interruption does no harm, as for
+/// [`convert`].
 ///
 /// # Errors
 /// Returns an error if the recording is not over, or if the profile belongs to somebody else or
@@ -85,7 +78,6 @@ fn lock(root: &Dir) -> Result<ConversionLock, Failure> {
         .map_err(|e| Failure::new(format!("write {}: {e}", root.path().display())))
 }
 
-/// Lets `write` write files to a separate directory, and moves them into the profile.
 fn staged(
     root: &Dir,
     write: impl FnOnce(&Profile, &Dir) -> Result<Option<Converted>, Failure>,
@@ -106,8 +98,8 @@ fn staged(
     }
 }
 
-/// Whether a process has left files of events, or an earlier conversion was interrupted. The parts
-/// of all processes are checked, because it is not known in advance which programs use PyTorch.
+/// Whether there is something to convert or to finish. It is not known in advance which programs
+/// use PyTorch, so the parts of all processes are checked.
 fn has_files(root: &Dir) -> bool {
     let names = |dir: &Dir| dir.names().unwrap_or_default().into_iter();
     let has_files = |parts: Dir| {
@@ -118,8 +110,8 @@ fn has_files(root: &Dir) -> bool {
     root.dir(STAGE_NAME).is_ok() || root.dir(PARTS_NAME).is_ok_and(has_files)
 }
 
-/// Whether the profile's directory, and the directories in it that a conversion changes, belong to
-/// this user, and not everybody can write to them.
+/// Whether the directories that a conversion changes belong to this user, and not everybody can
+/// write to them.
 fn is_own(root: &Dir) -> bool {
     let user = profile::pools::user();
     let is_own = |dir: &Dir| {
@@ -139,15 +131,14 @@ fn is_own(root: &Dir) -> bool {
         }
 }
 
-/// The lock of the profile for a conversion. The kernel releases it when this process ends.
+/// The kernel releases this lock when the process ends.
 struct ConversionLock {
     #[expect(dead_code, reason = "only held")]
     directory: File,
 }
 
 impl ConversionLock {
-    /// Waits for the lock, but only for a limited time, because anybody who may read the directory
-    /// can lock it.
+    /// The wait is limited, because anybody who may read the directory can lock it.
     fn wait(root: &Dir) -> io::Result<Self> {
         const PATIENCE: Duration = Duration::from_secs(10);
         let (directory, since) = (root.to_file()?, Instant::now());
@@ -169,15 +160,13 @@ impl ConversionLock {
     }
 }
 
-/// Returns the directory and the result of a conversion that was interrupted while its files were
-/// being moved.
+/// A conversion that was interrupted while its files were being moved.
 pub(super) fn interrupted(root: &Dir) -> Option<(Dir, Converted)> {
     let stage = root.dir(STAGE_NAME).ok()?;
     let done = serde_json::from_slice(&stage.read(DONE_NAME, MOST_DONE).ok()?).ok()?;
     Some((stage, done))
 }
 
-/// Moves the files of a complete conversion into the profile.
 fn move_into_profile(root: &Dir, done: Converted) -> profile::Result<Converted> {
     let stage = root.dir(STAGE_NAME)?;
     for name in WRITTEN {

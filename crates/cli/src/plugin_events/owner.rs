@@ -19,66 +19,53 @@ use trace::import::trace::OneTrace;
 
 use super::times::{Read, Times, Window};
 
-/// The number of low bits of an arrow's number that contain the number and the type that the plugin
-/// gave the arrow.
 const ARROW_BITS: u32 = 33;
 
 /// The owner of the events that are added to a trace: the plugins in one process of a recorded
 /// profile, or a recording without a program. Each plugin numbers devices and arrows in its own
-/// way, so if two plugins use the same number, there are two rows for it. Only the row of the
-/// process itself is shared by all plugins.
+/// way, so a number that two plugins use has two rows. The plugins share the row of the process
+/// itself.
 #[derive(Debug)]
 pub struct Owner {
     place: Place,
-    /// The plugins whose events have been read so far.
     plugins: Vec<Plugin>,
-    /// The index of the plugin whose events are being read.
     plugin: usize,
-    /// A row for each device and process that occurred in events.
     rows: Vec<Row>,
-    /// The index in `rows` for each plugin and each number that this plugin uses for a device or
-    /// process. The row of the recorded process itself has the plugin `None`.
+    /// The index in `rows`, by the plugin and its number for a device or process. The plugin is
+    /// `None` for the recorded process itself.
     by_number: HashMap<(Option<usize>, i64), usize>,
-    /// The index in `rows` for each process whose id is a text.
+    /// The index in `rows` of processes whose id is a text.
     texts: HashMap<String, usize>,
     /// The ids of rows that the trace already uses.
     taken: HashSet<i64>,
-    /// The number of the stream of events that is being read. It becomes a part of the numbers of
-    /// the stream's arrows, so that they differ from those of other streams.
+    /// The number of the current stream. It distinguishes the arrows of streams.
     stream: u64,
-    /// The time range in which the plugins recorded. If it is `None`, all times are treated as UTC.
+    /// If the time range is unknown (`None`), all times are treated as UTC.
     window: Option<Window>,
-    /// Converts the times of the stream, and counts times of other clocks than UTC.
     times: Times,
 }
 
 #[derive(Debug)]
 enum Place {
-    /// A process of a recorded profile. `id` is its part, `name` is its program with the process
-    /// id, `first` is the number of its first row (different for each process of the conversion),
-    /// and `clock` converts UTC.
+    /// A process of a recorded profile. `name` is its program with the process id, and `first` is
+    /// the number of its first row.
     Process { id: PartId, name: String, first: i64, clock: UtcClock },
-    /// A recording of plugins without a program. `base_ns` is the time 0 of the trace, in ns since
-    /// 1970.
+    /// A recording without a program. `base_ns` is the time 0 of the trace, in ns since 1970.
     Alone { base_ns: i64 },
 }
 
 #[derive(Debug)]
 struct Plugin {
-    /// The path of the plugin's file.
     file: String,
-    /// The source of the plugin's counters: the plugin's file and the program.
+    /// The source of the plugin's counters.
     source: String,
-    /// The id of the process in which the plugin ran.
     pid: i64,
-    /// The name of the row that shows the plugin's counters of the whole machine.
+    /// The name of the row for the plugin's counters of the whole machine.
     machine: Option<String>,
 }
 
-/// A row of the timeline.
 #[derive(Debug)]
 struct Row {
-    /// The number of the row in the trace.
     id: i64,
     /// The plugin that first used the row, and the plugin's number for it.
     plugin: usize,
@@ -86,18 +73,16 @@ struct Row {
     name: Option<Name>,
 }
 
-/// The name of a row.
 #[derive(Debug)]
 pub enum Name {
-    /// A plugin's name for a device. Other plugins may use the same name for another device.
+    /// A plugin's name for a device. Another plugin may use it for another device.
     Given(String),
-    /// A complete name. No plugin's name is added to it.
+    /// A name to which no plugin's name is added.
     Whole(String),
 }
 
 impl Owner {
-    /// Makes the owner for the plugins of a process. `index` distinguishes the processes of one
-    /// conversion.
+    /// `index` distinguishes the processes of one conversion.
     pub fn new(
         id: PartId,
         name: String,
@@ -108,8 +93,7 @@ impl Owner {
         Self::of(Place::Process { id, name, first, clock }, window)
     }
 
-    /// Makes the owner for plugins without a program. `base_ns` is the trace's time 0, in ns since
-    /// 1970.
+    /// `base_ns` is the trace's time 0, in ns since 1970.
     pub fn alone(base_ns: i64, window: Window) -> Self {
         Self::of(Place::Alone { base_ns }, Some(window))
     }
@@ -129,7 +113,7 @@ impl Owner {
         }
     }
 
-    /// Returns the process in which the plugins ran, and its name.
+    /// The process in which the plugins ran, and its name.
     pub fn process(&self) -> Option<(PartId, &str)> {
         match &self.place {
             Place::Process { id, name, .. } => Some((*id, name)),
@@ -137,13 +121,12 @@ impl Owner {
         }
     }
 
-    /// Begins a stream of events. No other stream of the trace may have this `number`.
+    /// No other stream of the trace may have this `number`.
     pub fn begin_stream(&mut self, number: u64) {
         self.stream = number;
         self.times = Times::default();
     }
 
-    /// Begins the events of a plugin that ran in the process `pid`.
     pub fn begin_plugin(&mut self, file: &str, pid: u32) {
         let known = self.plugins.iter().position(|plugin| plugin.file == file);
         self.plugin = known.unwrap_or(self.plugins.len());
@@ -157,27 +140,24 @@ impl Owner {
         }
     }
 
-    /// Names the row of the process in which the plugin ran, if the row has no name yet.
+    /// Keeps a name that the row already has.
     pub fn name_process(&mut self, name: String, trace: &mut OneTrace<'_>) {
         let Some(pid) = self.plugins.get(self.plugin).map(|plugin| plugin.pid) else { return };
         let row = self.row(pid, false, trace);
         self.rows[row].name.get_or_insert(Name::Whole(name));
     }
 
-    /// Whether `number` is the plugin's number for the process in which the plugin ran.
     pub fn is_process(&self, number: i64) -> bool {
         self.plugins.get(self.plugin).is_some_and(|plugin| plugin.pid == number)
     }
 
-    /// Returns the row for the plugin's number of a device or process. Creates the row if it does
-    /// not exist.
+    /// Creates the row if it does not exist.
     pub fn row(&mut self, number: i64, on_device: bool, trace: &mut OneTrace<'_>) -> usize {
         let of = (on_device || !self.is_process(number)).then_some(self.plugin);
         if let Some(row) = self.by_number.get(&(of, number)) {
             return *row;
         }
-        // The number of rows is limited. If a plugin names more devices, all further devices share
-        // the last row.
+        // The number of rows is limited. Further devices share the last row.
         let index = self.rows.len();
         if self.process().is_some() && index + 1 >= PLUGIN_PARTS as usize {
             return index - 1;
@@ -190,8 +170,7 @@ impl Owner {
                 trace.place(row, id.of_plugins(index as u32), arguments);
                 row
             }
-            // The plugin's number of a row is also the row's id in the trace, unless another plugin
-            // has used it before.
+            // The plugin's number is also the row's id, unless another plugin has used it before.
             Place::Alone { .. } if !self.taken.contains(&number) => number,
             Place::Alone { .. } => {
                 let mut free = PLUGIN_ROWS..;
@@ -208,7 +187,6 @@ impl Owner {
         index
     }
 
-    /// Returns the id of a row in the trace.
     pub fn id(&self, row: usize) -> i64 {
         self.rows[row].id
     }
@@ -217,7 +195,6 @@ impl Owner {
         self.rows[row].name = Some(name);
     }
 
-    /// Converts a time from a plugin to a time in the trace.
     pub fn time_ns(&mut self, ns: i64) -> i64 {
         let read = match &self.window {
             Some(window) => self.times.read(window, ns),
@@ -225,8 +202,7 @@ impl Owner {
         };
         match (&self.place, read) {
             (Place::Process { clock, .. }, Read::Utc(ns)) => clock.profile_utc_ns(ns),
-            // This time was converted with the offset or the beginning of the window, which the
-            // profile's UTC also uses.
+            // The window and the profile use the same UTC.
             (Place::Process { .. }, Read::Other(ns)) => ns,
             (Place::Alone { base_ns }, Read::Utc(ns) | Read::Other(ns)) => {
                 ns.saturating_sub(*base_ns)
@@ -234,13 +210,13 @@ impl Owner {
         }
     }
 
-    /// Returns the notes about the times of the current stream, which has ended.
+    /// The notes are about the current stream, which has ended.
     pub fn said(&self) -> Vec<String> {
         self.times.said()
     }
 
-    /// Returns the row of a process whose id is a text. The text is also the row's name. Such rows
-    /// get negative numbers that no device can have.
+    /// The text is the id of a process and the row's name. Such rows get negative numbers that no
+    /// device should have.
     pub fn row_of_text(&mut self, text: &str, trace: &mut OneTrace<'_>) -> usize {
         if let Some(row) = self.texts.get(text) {
             return *row;
@@ -251,9 +227,8 @@ impl Owner {
         row
     }
 
-    /// Returns the name of the row for the plugin's counters of the whole machine. For the first
-    /// plugin that has such counters, the name is `machine`, as in Kineto. For other plugins, the
-    /// name of the plugin's file is added.
+    /// The row for counters of the whole machine is `machine` for the first plugin that has such
+    /// counters, as in Kineto. For other plugins, the name of the plugin's file is added.
     pub fn machine(&mut self) -> &str {
         let is_first = self.plugins.iter().all(|plugin| plugin.machine.is_none());
         let own = format!("machine ({})", self.short(self.plugin));
@@ -261,23 +236,21 @@ impl Owner {
         plugin.machine.get_or_insert(if is_first { "machine".to_owned() } else { own })
     }
 
-    /// Returns the name of the source of a counter's values.
     pub fn source(&self, scope: Scope) -> &str {
         match self.plugins.get(self.plugin) {
-            // The machine is the same for all processes, so the source does not name a process.
+            // The machine is the same for all processes.
             Some(plugin) if scope == Scope::Machine => &plugin.file,
             Some(plugin) => &plugin.source,
             None => "plugin",
         }
     }
 
-    /// Returns the trace's number for an arrow of the current stream.
     pub fn arrow(&self, id: i64) -> i64 {
         (self.stream << ARROW_BITS).wrapping_add(id as u64) as i64
     }
 
-    /// Returns the name of a plugin's file without its directory, or the whole path if another
-    /// plugin has the same file name.
+    /// The name of a plugin's file without its directory, or the whole path if another plugin has
+    /// the same file name.
     fn short(&self, plugin: usize) -> &str {
         fn last(file: &str) -> &str {
             file.rsplit('/').next().unwrap_or_default()
@@ -287,8 +260,8 @@ impl Owner {
         if same.count() == 1 { last(file) } else { file }
     }
 
-    /// Writes the names of the rows. This must be done at the end, when it is known which names
-    /// occur in several plugins and need the plugin's name added.
+    /// Writes the names of the rows. Must be called at the end, when it is known which names occur
+    /// in several plugins.
     ///
     /// # Errors
     /// Returns an error if the profile cannot be written.
@@ -316,7 +289,7 @@ impl Owner {
         Ok(())
     }
 
-    /// Returns the name of a row. `is_only` says that no other plugin has a row of this name.
+    /// `is_only` says that no other plugin has a row of this name.
     fn name_of(&self, row: &Row, is_only: bool) -> Option<String> {
         let text = row.text();
         if matches!(row.name, Some(Name::Whole(_))) {
@@ -329,7 +302,7 @@ impl Owner {
             }
             (Place::Process { name, .. }, _) => Some(format!("{text} of {name}")),
             (Place::Alone { .. }, Some(_)) => Some(text),
-            // This row needs no name, because timelines show its number.
+            // Timelines show the number of this row.
             (Place::Alone { .. }, None) if is_only => None,
             (Place::Alone { .. }, None) => Some(self.short(row.plugin).to_owned()),
         }
@@ -337,7 +310,6 @@ impl Owner {
 }
 
 impl Row {
-    /// Returns the row's name, or its number if it has no name.
     fn text(&self) -> String {
         match &self.name {
             Some(Name::Given(name) | Name::Whole(name)) => name.clone(),

@@ -8,10 +8,9 @@
 //!                                                                of the profile
 //! ```
 //!
-//! Ids of arrows are unique only within a recording, and each recording has processes whose id is a
-//! text (`Spans`). If ops of PyTorch were recorded with their counters in the same process, the ops
-//! in the profiler's recording are kept, but they are not calls of the profile, because a table
-//! should count each op once.
+//! Ids of arrows are unique only within a recording. If Counterpoint recorded ops of PyTorch in the
+//! same process, the ops in the profiler's recording do not become calls, because a table should
+//! count each op once.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -23,8 +22,7 @@ use trace::chrome::read::{EventSink, ReadError, ReadSummary, read};
 
 use super::sink::{Events, is_json};
 
-/// The categories of slices that the profile already has as calls if Counterpoint recorded the ops
-/// of PyTorch with counters.
+/// The categories of slices that the profile may already have as calls.
 const OPS: [&str; 2] = ["cpu_op", "user_annotation"];
 
 fn scalar<'t>(id: Id<'t>) -> Scalar<'t> {
@@ -35,8 +33,7 @@ fn scalar<'t>(id: Id<'t>) -> Scalar<'t> {
 }
 
 impl Events<'_, '_> {
-    /// Adds an event of a recording to the trace. The event's times are ns since 1970, and its ids
-    /// come from the recording.
+    /// The event's times are ns since 1970, and its ids come from the recording.
     fn recorded(&mut self, mut event: Event<'_>) {
         self.events += 1;
         self.recording.any = true;
@@ -104,7 +101,7 @@ impl Events<'_, '_> {
             time_ns: Some(entry.time_ns),
             duration_ns: entry.duration_ns.map(|ns| i64::try_from(ns).unwrap_or(i64::MAX)),
             id: entry.id.map(Scalar::Int),
-            // The value `e` means that the arrow ends at the slice that encloses this event.
+            // `e`: the arrow ends at the slice that encloses this event.
             binding: (entry.phase == b'f').then_some(Cow::Borrowed("e")),
             scope,
             args: (!arguments.is_empty()).then_some(Raw::of(&arguments)),
@@ -125,8 +122,7 @@ impl Events<'_, '_> {
         self.recording.fields.insert(key, value);
     }
 
-    /// Reads a trace file. `head` is the beginning of the file, which contains the base of the
-    /// file's times.
+    /// `head` is the beginning of the file, with the base of its times.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read to its end. The events before the error are in
@@ -137,13 +133,12 @@ impl Events<'_, '_> {
     }
 }
 
-/// Returns the name that the arguments of a `process_name` event give to a row.
 fn name_in(arguments: Raw<'_>) -> Option<String> {
     let arguments: Value = serde_json::from_str(arguments.get()).ok()?;
     Some(arguments.get("name")?.as_str()?.to_owned())
 }
 
-/// Returns the value of `baseTimeNanoseconds`, which PyTorch writes before the events.
+/// PyTorch writes `baseTimeNanoseconds` before the events.
 fn base_of(head: &[u8]) -> Option<i64> {
     const KEY: &[u8] = b"\"baseTimeNanoseconds\":";
     let at = head.windows(KEY.len()).position(|window| window == KEY)? + KEY.len();
@@ -152,7 +147,6 @@ fn base_of(head: &[u8]) -> Option<i64> {
     String::from_utf8(number.copied().collect()).ok()?.parse().ok()
 }
 
-/// A trace file that is being read.
 struct File<'e, 'a, 'b> {
     events: &'e mut Events<'a, 'b>,
     base_ns: i64,
@@ -171,7 +165,7 @@ impl EventSink for File<'_, '_, '_> {
     }
 }
 
-/// Appends `text` to `json` as a string of JSON.
+/// The text becomes a string of JSON.
 fn push_text(json: &mut String, text: &str) {
     if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
         json.push('"');

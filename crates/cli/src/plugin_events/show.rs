@@ -1,5 +1,5 @@
-//! Shows the events of plugins in a profile that was not finished, because `run` was killed. The
-//! events are converted in memory, and nothing is written.
+//! Shows the events of plugins in a profile that was not finished, for example because `run` was
+//! killed. The conversion is in memory.
 
 use profile::safe_dir::Dir;
 use profile::{Profile, is_over};
@@ -9,9 +9,8 @@ use super::convert::{Converted, WRITTEN, write};
 use super::keep::interrupted;
 use crate::failure::Failure;
 
-/// Returns the profile as it would be after `recover` if its recording is over and has files with
-/// events. If they cannot be converted, returns the given profile, in which a loss says that files
-/// with events were not converted.
+/// Returns the profile as it would be after `recover`, or the given profile if that is not
+/// possible.
 pub fn show(profile: Profile) -> Profile {
     // A profile that `run --passes` recorded has no plugins.
     if profile.manifest.passes > 0 || !is_over(&profile.manifest) {
@@ -39,8 +38,7 @@ fn shown(profile: &Profile) -> Result<Option<Profile>, Failure> {
     Ok(Some(shown))
 }
 
-/// Converts the events into files in memory. Each of these files needs an open descriptor while the
-/// view runs.
+/// Each file in memory needs an open descriptor while the view runs.
 fn convert(profile: &Profile, memory: &Dir) -> Result<Option<Converted>, Failure> {
     if profile.processes.iter().all(|process| !process.has_events()) {
         return Ok(None);
@@ -49,7 +47,7 @@ fn convert(profile: &Profile, memory: &Dir) -> Result<Option<Converted>, Failure
     write(profile, memory)
 }
 
-/// Shows the files that an interrupted conversion has written but not moved.
+/// An interrupted conversion has written these files but not moved them.
 fn show_stage(memory: &Dir, stage: &Dir) -> Result<(), Failure> {
     for name in WRITTEN {
         let from = match stage.dir(name) {

@@ -1,5 +1,5 @@
 //! Converts the data that a plugin hands over to events of a Chrome trace, in the form that Kineto
-//! writes. This is a [`plugin_host::Sink`] that passes the events on to the importer.
+//! writes.
 //!
 //! | of the plugin | in the trace |
 //! |---|---|
@@ -31,19 +31,16 @@ use trace::import::trace::{CounterValue, OneTrace};
 
 use super::owner::{Name, Owner};
 
-/// The facts that are known so far about a recording by another profiler, while its events are read
-/// ([`super::recording`]).
+/// Facts about a recording by another profiler ([`super::recording`]).
 #[derive(Debug, Default)]
 pub(super) struct Recording {
     /// The facts that the recording contains about itself.
     pub fields: Map<String, Value>,
-    /// Whether any event of a recording has been read.
     pub any: bool,
-    /// Whether the profile already contains the ops of PyTorch in this process as calls.
+    /// Whether the profile already has the ops of PyTorch in this process as calls.
     pub ops_are_calls: bool,
 }
 
-/// A message about something that a plugin did wrong, or that the plugin logged.
 #[derive(Clone, Debug)]
 pub struct Said {
     pub loses: bool,
@@ -51,46 +48,38 @@ pub struct Said {
     pub text: String,
 }
 
-/// Adds the events of one plugin to a trace.
 pub struct Events<'a, 'b> {
     pub(super) trace: &'a mut OneTrace<'b>,
     pub(super) owner: &'a mut Owner,
-    /// The recording of another profiler, if the events belong to such a recording.
+    /// The default, unless the events belong to another profiler's recording.
     pub(super) recording: Recording,
-    /// The host in this process that has its own profiler.
     pub(super) host: &'a Host,
-    /// The plugin's name; empty if the stream does not contain it.
+    /// Empty if the stream does not contain the name.
     pub plugin: String,
     /// What the plugin was doing when the stream ended.
     pub doing: String,
-    /// Messages about what the plugin did wrong or logged.
     pub said: Vec<Said>,
-    /// The kinds of events that the plugin declared, by number: the name of the kind, and the
-    /// published type that it resembles.
+    /// The kinds of events that the plugin declared, by number: the name, and the published type
+    /// that the kind resembles.
     declared: HashMap<u32, (String, u32)>,
     registry: Registry,
-    /// The types of the events so far: number, name, and whether such events are on a device. See
-    /// [`Events::kind_of`].
+    /// A cache of [`Events::kind_of`]: number, name, and whether such events are on a device.
     kinds: Vec<(u32, Rc<str>, bool)>,
     pub(super) arguments: String,
-    /// How many events the plugin has handed over. Values of counters are included.
+    /// Values of counters are included.
     pub events: u64,
-    /// The number of metadata values that are not JSON. These values were kept as texts.
+    /// Metadata values that are not JSON are kept as texts, and counted here.
     pub not_json: u64,
-    /// The first metadata value that is not JSON.
     pub example: Option<String>,
-    /// The number of texts that are not UTF-8. Their invalid bytes were replaced by other
-    /// characters.
+    /// Invalid bytes of a text are replaced by other characters, and such texts are counted here.
     pub not_text: u64,
-    /// Three numbers from the plugin: events that are missing because they did not fit into its
-    /// buffer, commands without times, and work without the counters that were asked for.
+    /// Events that did not fit into the plugin's buffer, commands without times, and work without
+    /// the counters that were asked for.
     pub missing: [u64; 3],
-    /// The error if the profile could not be written.
     pub error: Option<String>,
 }
 
 impl<'a, 'b> Events<'a, 'b> {
-    /// Prepares to read the events of one stream. They belong to `owner`.
     pub fn new(trace: &'a mut OneTrace<'b>, owner: &'a mut Owner, host: &'a Host) -> Self {
         Self {
             trace,
@@ -113,13 +102,11 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
-    /// Returns the trace's id for the plugin's number of a device or process.
     fn process(&mut self, number: i64, on_device: bool) -> i64 {
         let row = self.owner.row(number, on_device, self.trace);
         self.owner.id(row)
     }
 
-    /// Returns the trace's id for a process of a recording.
     pub(super) fn process_of(&mut self, id: &Scalar<'_>) -> i64 {
         match id {
             Scalar::Int(number) => self.process(*number, false),
@@ -130,13 +117,12 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
-    /// Names a process of a recording. `number` is the id of the process. The row of the recorded
-    /// process itself is named after the host whose profiler made the recording.
+    /// The row of the recorded process itself is named after the host whose profiler made the
+    /// recording.
     pub(super) fn name_process(&mut self, number: i64, name: &str) {
         let Some((id, own)) = self.owner.process() else { return };
         if number == i64::from(id.pid) {
-            // The plain name of the program is used for the row with the calls that Counterpoint
-            // recorded.
+            // The row with Counterpoint's own calls has the plain name of the program.
             let name = format!("{} of {own}", self.host.title);
             return self.owner.name_process(name, self.trace);
         }
@@ -156,7 +142,7 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
-    /// Returns the name of a type, and whether events of this type are on a device.
+    /// The name, and whether events of this type are on a device.
     fn kind_of(&mut self, number: u32) -> (Rc<str>, bool) {
         if let Some((_, name, on_device)) = self.kinds.iter().find(|known| known.0 == number) {
             return (Rc::clone(name), *on_device);
@@ -175,7 +161,7 @@ impl<'a, 'b> Events<'a, 'b> {
             (None, Some(known)) => known.name.into(),
             (None, None) => format!("type {number}").into(),
         };
-        // Usually there are few types. A plugin may invent many of them, so the list is limited.
+        // A plugin may invent many types, so the list is limited.
         if self.kinds.len() < 64 {
             self.kinds.push((number, Rc::clone(&name), on_device));
         }
@@ -211,16 +197,14 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
-    /// Adds an argument that other tools look for, unless the plugin has added it.
+    /// Keeps an argument that the plugin has added.
     fn usual(&mut self, metadata: &Metadata, key: &str, value: i64) {
         if !metadata.iter().any(|(known, _)| known == key.as_bytes()) {
             self.begin_argument(key);
-            // Writing to a String does not fail.
             let _ = write!(self.arguments, "{value}");
         }
     }
 
-    /// Passes on an event with the collected arguments.
     fn with_arguments(&mut self, event: Event<'_>) {
         if self.arguments.is_empty() {
             return self.put(&event);
@@ -231,7 +215,7 @@ impl<'a, 'b> Events<'a, 'b> {
         self.arguments = arguments;
     }
 
-    /// Passes on the values of a counter that uses the published interface.
+    /// The counter uses the published interface.
     fn counters(&mut self, event: Event<'_>, number: i32, on_device: bool) {
         let pid = self.owner.process().map_or(number as u32, |(id, _)| id.pid);
         let scope = match u32::try_from(number) {
@@ -251,8 +235,7 @@ impl<'a, 'b> Events<'a, 'b> {
         self.arguments = arguments;
     }
 
-    /// Adds a fact about a row of the timeline to the trace, as an `M` event with one argument.
-    /// `row` contains the row's ids in the trace.
+    /// Adds an `M` event with one argument. `row` contains the row's ids in the trace.
     fn about(&mut self, row: (i64, Option<i64>), what: &'static str, key: &str, value: &Value) {
         self.arguments.clear();
         self.begin_argument(key);
@@ -268,12 +251,10 @@ impl<'a, 'b> Events<'a, 'b> {
     }
 }
 
-/// The greatest allowed depth of nested objects and arrays. Perfetto's reader crashes at a depth of
-/// some tens of thousands.
+/// The greatest depth of nested objects and arrays. Perfetto's reader crashes at a depth of some
+/// tens of thousands.
 const DEEPEST: usize = 64;
 
-/// Returns the losses of a plugin's events: failures, events that did not fit into the buffer,
-/// commands without times, and work without its counters.
 pub fn losses(failed: u64, full: u64, untimed: u64, uncounted: u64) -> [LossCount; 4] {
     let counts = [
         (Loss::PluginFailed, failed),
@@ -284,12 +265,11 @@ pub fn losses(failed: u64, full: u64, untimed: u64, uncounted: u64) -> [LossCoun
     counts.map(|(loss, count)| LossCount::new(loss, count))
 }
 
-/// Whether these bytes are a JSON value that is not nested too deeply for readers.
 pub fn is_json(bytes: &[u8]) -> bool {
     is_shallow(bytes) && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
 }
 
-/// Whether the nesting of a value is at most [`DEEPEST`] deep. The bytes are assumed to be JSON.
+/// The bytes are assumed to be JSON.
 fn is_shallow(bytes: &[u8]) -> bool {
     let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
     for byte in bytes {
@@ -440,7 +420,7 @@ impl Sink for Events<'_, '_> {
         self.events += 1;
         let (track, name) = (self.text(counter.track), self.text(counter.series));
         let unit = self.text(counter.unit);
-        // The unit is a part of the series' name, as in Kineto's own counters.
+        // In Kineto's own counters, the unit is a part of the series' name, too.
         let key = match &*unit {
             "" => name.clone(),
             unit => Cow::Owned(format!("{name} {unit}")),
@@ -494,7 +474,7 @@ mod tests {
             assert!(!is_json(nested(open, close, 65).as_bytes()));
             assert!(!is_json(nested(open, close, 50_000).as_bytes()));
         }
-        // Brackets that are side by side or in a text do not increase the depth.
+        // Brackets side by side or in a text do not nest.
         assert!(is_json(format!("[{}1]", "[],".repeat(1000)).as_bytes()));
         assert!(is_json(format!("[\"\\\"{}\"]", "[".repeat(1000)).as_bytes()));
         assert!(!is_json(b"[\"[]"));

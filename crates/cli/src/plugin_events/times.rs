@@ -12,32 +12,28 @@ use crate::view::units::{moment, plural};
 const HOUR: i64 = 3_600_000_000_000;
 const MINUTE: i64 = 60_000_000_000;
 
-/// The time range of a recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     /// The beginning, in ns since 1970.
     pub first_ns: i64,
     /// The end, in ns since 1970.
     pub last_ns: i64,
-    /// The number of ns that is added to a time of `CLOCK_MONOTONIC` to get ns since 1970.
+    /// Added to a time of `CLOCK_MONOTONIC`, this gives ns since 1970.
     pub offset_ns: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// A time in UTC, as the interface requires.
     Utc(i64),
-    /// A time of another clock, converted to ns since 1970 with the offset or the beginning of the
-    /// [`Window`].
+    /// A time of another clock, converted to ns since 1970 with the [`Window`].
     Other(i64),
 }
 
-/// Converts the times of one stream of events, and counts the times that are not UTC.
 #[derive(Debug, Default)]
 pub struct Times {
     monotonic: u64,
     unknown: u64,
-    /// The first time of the stream that comes from an unknown clock.
+    /// The first time from an unknown clock.
     first: Option<i64>,
 }
 
@@ -62,7 +58,6 @@ impl Times {
         Read::Other(window.first_ns.saturating_add(ns.saturating_sub(first)))
     }
 
-    /// Returns the notes about times that are not UTC.
     pub fn said(&self) -> Vec<String> {
         let mut said = Vec::new();
         if self.monotonic > 0 {
@@ -89,7 +84,7 @@ mod tests {
 
     #[test]
     fn each_clock_is_recognised() {
-        // The recording lasts 2 s. It began in 2023, 1000 s after the machine was started.
+        // The recording lasts 2 s, and began 1000 s after the machine was started.
         let (begin, up) = (1_700_000_000_000_000_000, 1_000_000_000_000);
         let window =
             Window { first_ns: begin, last_ns: begin + 2_000_000_000, offset_ns: begin - up };

@@ -1,5 +1,4 @@
-//! Resolves the names of counters that the user typed, and checks that each counter works on this
-//! machine.
+//! Resolves the names of counters, and checks that the counters work on this machine.
 
 use counters::Plan;
 use counters::plan::by_scope;
@@ -17,32 +16,27 @@ use crate::advice;
 use crate::failure::Failure;
 use crate::terminal::say;
 
-/// The counters, metrics and plugins of a recording.
 pub struct Choice {
-    /// Counters that the recorder reads in each call.
+    /// The recorder reads these counters in each call.
     pub counters: Vec<Counter>,
-    /// Counters that are sampled at regular times while the program runs.
+    /// These counters are sampled at regular times while the program runs.
     pub beside: Vec<Counter>,
     /// Notes for the profile, such as those about default counters that do not work.
     pub notes: Vec<String>,
-    /// Metrics to compute from the counters.
     pub metrics: Vec<MetricInfo>,
-    /// Profiler plugins that the recorded programs load.
     pub plugins: Option<PluginOptions>,
 }
 
-/// The chosen counters. All of them work on this machine.
 pub struct Chosen {
     /// Counters of threads, which the recorder reads in each call.
     pub threads: Vec<Counter>,
     /// Counters of whole processor packages, which are sampled while the program runs.
     pub packages: Vec<Counter>,
-    /// Notes for the profile, such as those about default counters that do not work.
     pub notes: Vec<String>,
 }
 
-/// Returns the counters that `-e` names. It is an error if one of them does not work on this
-/// machine. Without `-e`, returns those of environment variables, or the default ones that work.
+/// It is an error if a counter of `-e` does not work here. Without `-e`, returns those of
+/// environment variables, or the default ones that work.
 pub fn counters_of(
     recording: &Recording,
     resolver: &Resolver,
@@ -67,8 +61,7 @@ pub fn counters_of(
     Ok(Chosen { threads, packages, notes })
 }
 
-/// Prints notes about counters that also count the recorder's own work, and returns these notes for
-/// the profile.
+/// Some counters also count the recorder's own work. Prints the notes and returns them.
 pub fn own_readings(threads: &[Counter]) -> Vec<String> {
     let notes = crate::own::notes(threads);
     for note in &notes {
@@ -77,8 +70,8 @@ pub fn own_readings(threads: &[Counter]) -> Vec<String> {
     notes
 }
 
-/// Returns counters for every online CPU, in groups numbered from `first`. Simulated counters keep
-/// their scope, because they do not count on CPUs.
+/// The groups are numbered from `first`. Simulated counters keep their scope, because they do not
+/// count on CPUs.
 pub fn system_wide(
     lists: &[String],
     first: u16,
@@ -99,8 +92,7 @@ pub fn system_wide(
     Ok(counters)
 }
 
-/// Returns the counters of a list. A name that appears twice is counted once, with a note on
-/// stderr.
+/// A name that appears twice is counted once, with a note on stderr.
 pub fn resolve(
     option: &str,
     typed: &str,
@@ -116,8 +108,7 @@ pub fn resolve(
     Ok(counters)
 }
 
-/// Returns an error if a counter does not work on this machine. The error contains a message for
-/// each such counter, and all remedies.
+/// The error has a message for each counter that does not work, and the remedies.
 fn works(counters: &[Counter], machine: &Machine) -> Result<(), Failure> {
     let report = check::check(counters, machine);
     let alone = report.counters.iter().filter_map(|counter| counter.as_ref().err());
@@ -135,13 +126,11 @@ fn works(counters: &[Counter], machine: &Machine) -> Result<(), Failure> {
     Err(Failure::several(messages).hints(remedies))
 }
 
-/// Makes the failure for a counter, or a set of counters, that does not work.
 pub fn refused(problem: &check::Problem, machine: &Machine) -> Failure {
     Failure::new(&problem.message).advise(advice::for_problem(problem, machine))
 }
 
-/// Returns a note about which counters are in which group. With `--multiplex`, the groups may take
-/// turns on the PMU. Returns `None` if there is only one group.
+/// With `--multiplex`, groups may take turns on the PMU. Returns `None` if there is only one group.
 fn multiplexing_note(counters: &[Counter]) -> Option<String> {
     let groups = counters.chunk_by(|a, b| a.group == b.group);
     let names = |group: &[Counter]| {
@@ -151,7 +140,7 @@ fn multiplexing_note(counters: &[Counter]) -> Option<String> {
     (groups.len() > 1).then(|| format!("these groups may take turns: {}", groups.join(" ")))
 }
 
-/// Returns the counters of a recording without `-e`.
+/// The counters of a recording without `-e`.
 fn unasked(resolver: &Resolver, machine: &Machine) -> Result<Chosen, Failure> {
     let variable = |name: &str| std::env::var(name).ok();
     let kinds = defaults::asked(&variable);
@@ -166,10 +155,9 @@ fn unasked(resolver: &Resolver, machine: &Machine) -> Result<Chosen, Failure> {
     Ok(Chosen { threads, packages, notes })
 }
 
-/// Returns a hint that says how to ask for software counters. Returns `None` if this user has no
-/// right to use them, or if a variable already names what to count. No counter is opened for this
-/// check: when the first software counter on a machine is opened, the kernel changes its own code
-/// and stops every processor meanwhile.
+/// Returns `None` if this user has no right to use software counters, or if a variable names what
+/// to count. No counter is opened for this check: with the first software counter, the kernel
+/// changes its own code and stops every processor meanwhile.
 pub fn ask_for_counters(origin: Origin, resolver: &Resolver) -> Option<String> {
     let kinds = defaults::asked(&|_| None);
     let named =

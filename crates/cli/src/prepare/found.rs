@@ -18,10 +18,8 @@ use crate::failure::Failure;
 
 const LIBRARY: &str = "libcounterpoint.so";
 
-/// Returns the places where the shared library may be: in `../lib` relative to the program's
-/// directory, or next to the program.
 pub fn library_places() -> std::io::Result<[PathBuf; 2]> {
-    // The kernel returns the path of this program with all links resolved.
+    // The kernel has resolved the links in this path.
     let program = std::env::current_exe()?;
     let beside = program.parent().unwrap_or(Path::new("/")).to_owned();
     let above = beside.parent().unwrap_or(Path::new("/"));
@@ -37,9 +35,8 @@ pub(super) fn library() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Returns the value of `LD_PRELOAD`: the library of Counterpoint, followed by the present value of
-/// the variable. The dynamic linker splits the value at colons and spaces, so if the path of the
-/// library contains one of these, the library is preloaded through a symbolic link.
+/// Returns the value of `LD_PRELOAD`, which keeps its present value at the end. The dynamic linker
+/// splits it at colons and spaces, so a path with one of these is replaced by a symbolic link.
 pub(super) fn preload(library: &Path, pool_directory: &Path) -> Result<OsString, Failure> {
     let awkward = |path: &Path| path.to_string_lossy().contains([' ', ':', '\t', '\n']);
     let mut value = if awkward(library) {
@@ -57,14 +54,12 @@ pub(super) fn preload(library: &Path, pool_directory: &Path) -> Result<OsString,
     Ok(value)
 }
 
-/// Returns the directory for the pool. The directory is on a memory file system, because writes to
-/// such a file cause no page faults once its pages are present. If there is none that can be used,
-/// the pool is placed in the profile's directory, and the second result is a warning unless that
-/// directory is in memory, too.
+/// The pool should be on a memory file system: writes cause no page faults once its pages are
+/// present. Otherwise, the pool is in the profile's directory, and the second result may be a
+/// warning.
 pub(super) fn pool_directory(profile: &Path) -> (PathBuf, Option<String>) {
     for base in places(user()) {
-        // Everybody can write to the system's shared directory, but its sticky bit protects the
-        // files of each user.
+        // The sticky bit of the system's shared directory protects the files of each user.
         let is_safe = base == Path::new(SHARED_MEMORY) || is_private(&base);
         if is_safe && is_memory(&base) && is_writable(&base) {
             return (base.join(directory_name()), None);
@@ -95,9 +90,9 @@ fn is_memory(path: &Path) -> bool {
     known && matches!(stat.f_type as i64, TMPFS | RAMFS)
 }
 
-/// Whether only this user can replace files in the directory `path`. This check is needed because
-/// `XDG_RUNTIME_DIR` may belong to another user (after `su`), and because the directory of a pool
-/// may contain a link to the library that is preloaded.
+/// Whether only this user can replace files in the directory. `XDG_RUNTIME_DIR` may belong to
+/// another user (after `su`), and the directory of a pool may contain a link to the preloaded
+/// library.
 fn is_private(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.uid() == user() && found.mode() & 0o022 == 0)
 }
@@ -110,7 +105,7 @@ fn is_writable(path: &Path) -> bool {
     unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
-/// Returns the clock of recordings on this machine. This process chooses the clock only once.
+/// This process chooses the clock once.
 pub(super) fn choose_clock(machine: &Machine) -> ClockKind {
     static CHOSEN: OnceLock<ClockKind> = OnceLock::new();
     *CHOSEN.get_or_init(|| {
@@ -121,8 +116,8 @@ pub(super) fn choose_clock(machine: &Machine) -> ClockKind {
     })
 }
 
-/// Measures the time that the counters add to each context switch of the program's threads. This
-/// takes 5 ms and is done before the program starts, so that the program does not lose this time.
+/// Measures the time that the counters add to each context switch. This takes 5 ms, so it is done
+/// before the program starts.
 pub(super) fn switch_cost(counters: &[Counter]) -> Option<SwitchCost> {
     let plan = Plan::new(counters.to_vec()).ok()?;
     machine::switches::measure(&plan).map(|found| SwitchCost {

@@ -27,48 +27,41 @@ use super::place::{DirectoryLock, make_directory, make_way};
 use super::without_plugins::load_into;
 use crate::failure::Failure;
 
-/// The variable that makes the dynamic linker load the agent (the library that records).
+/// The dynamic linker loads the agent (the library that records) because of this variable.
 pub const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
-/// A profile that is ready for a recording.
 pub struct Prepared {
-    /// The absolute path of the profile's directory.
+    /// An absolute path.
     pub directory: PathBuf,
-    /// The profile's clock.
     pub clock: ClockKind,
-    /// Counters that are sampled at regular times while the program runs.
+    /// Counters that are sampled while the program runs.
     pub beside: Vec<Counter>,
-    /// Environment variables for the recorded program. They make it load the agent, say where the
-    /// run file is, and prepare Python, OpenCL, CUDA and NVTX.
+    /// Environment variables for the recorded program.
     pub variables: Vec<(&'static str, OsString)>,
-    /// The manifest, which is not written yet. [`Prepared::announce`] writes it, except for `run`,
-    /// whose child process writes it.
+    /// [`Prepared::announce`] writes the manifest. For `run`, its child process does.
     pub manifest: Manifest,
     pool_directory: PathBuf,
-    /// The lock on the profile's path. It is held until the manifest exists.
+    /// The lock is held until the manifest exists.
     lock: Option<DirectoryLock>,
-    /// The pool and the profile's directory. Both are kept open so that their inode numbers do not
-    /// change: some file systems give a file a new number when no process has it open.
+    /// The pool and the profile's directory stay open: some file systems give a file a new inode
+    /// number when no process has it open.
     #[expect(dead_code, reason = "only held")]
     held: [fs::File; 2],
-    /// Counters that this command keeps open as long as it runs; see [`keep_open`].
     #[expect(dead_code, reason = "only kept open")]
     kept_open: Option<ThreadCounters<'static>>,
 }
 
 impl Prepared {
-    /// Removes the profile's directory and the pool. Callers use this if the program could not be
-    /// started.
+    /// Callers use this if the program could not be started.
     pub fn discard(self) {
         drop(Undo { directories: vec![self.directory, self.pool_directory] });
     }
 
-    /// Writes the manifest, which makes the directory a profile. With `watched`, the recording is
-    /// over when that process ends. Otherwise, it is over when this process ends (`env`: never).
+    /// The manifest makes the directory a profile. With `watched`, the recording is over when that
+    /// process ends.
     ///
     /// # Errors
-    /// Returns an error if the manifest cannot be written. In this case, the profile's directory
-    /// and the pool are removed.
+    /// If the manifest cannot be written, the profile's directory and the pool are removed.
     pub fn announce(mut self, watched: Option<u32>) -> Result<Self, Failure> {
         if let Some(process) = watched {
             self.manifest.watch = ProcessId::of(process).into_iter().collect();
@@ -82,22 +75,21 @@ impl Prepared {
         Ok(self)
     }
 
-    /// Releases the lock, so that other commands can continue. The caller has written the manifest.
+    /// The caller has written the manifest.
     pub fn is_announced(&mut self) {
         self.lock = None;
     }
 
-    /// Counts a loss that no recorded process can count.
     pub fn lose(&self, loss: Loss) {
         use std::os::unix::ffi::OsStrExt;
         let pool = self.pool_directory.join(POOL_NAME);
         if let Ok(pool) = std::ffi::CString::new(pool.as_os_str().as_bytes()) {
-            // If this fails, the pool no longer exists, and the profile cannot show the loss.
+            // On failure, the profile cannot show the loss.
             let _ = record::pool::with_guarded_run_row(&pool, |row| row.lose(loss, 1, 0));
         }
     }
 
-    /// Removes the pool's directory if it no longer contains the pool.
+    /// Removes the directory of a pool that is gone.
     pub fn tidy(&self) {
         if !self.pool_directory.join(POOL_NAME).exists() {
             let _ = fs::remove_dir_all(&self.pool_directory);
@@ -105,7 +97,6 @@ impl Prepared {
     }
 }
 
-/// Removes the directories in the list when it is dropped.
 struct Undo {
     directories: Vec<PathBuf>,
 }
@@ -118,8 +109,8 @@ impl Drop for Undo {
     }
 }
 
-/// Makes the profile in `directory` except for its manifest. The caller writes the manifest when it
-/// is known which process is watched. If this fails, the directory and the pool are removed.
+/// The caller writes the manifest when it is known which process is watched. On failure, the
+/// directory and the pool are removed.
 pub fn make(
     recording: &Recording,
     choice: Choice,
@@ -133,8 +124,7 @@ pub fn make(
         load_into(plugins, program);
     }
     let clock = choose_clock(machine);
-    // With `--budget`, counters are open only during the calls in which they are read, so they make
-    // other context switches no slower.
+    // With `--budget`, counters are open only during some calls.
     let switch_cost = recording.budget.map_or_else(|| switch_cost(&counters), |_| None);
     let keeping = recording.budget.filter(|part| *part > 0.0 && origin == Origin::Run);
     let kept_open = keeping.and_then(|_| keep_open(&counters));
@@ -155,7 +145,7 @@ pub fn make(
     let owner = owner(&directory, id).map_err(Failure::new)?;
     let layout = recording.pool_layout();
     let created = record::pool::create_with(&pool, &owner, layout).or_else(|_| {
-        // The memory file system may be full of pools that nobody uses any more.
+        // The memory file system may be full of unused pools.
         crate::orphans::remove_old();
         let _ = fs::remove_file(&pool);
         record::pool::create_with(&pool, &owner, layout)
@@ -179,7 +169,7 @@ pub fn make(
         plugins,
         snapshots: vec![first, Snapshot::take(clock)],
     };
-    // A session always reads its run file, so the file's name need not show that there are plugins.
+    // A session reads its run file anyway.
     let at_start = run_file.plugins.is_some() && origin != Origin::Session;
     let name = if at_start { RUN_FILE_WITH_PLUGINS_NAME } else { RUN_FILE_NAME };
     let run_path = directory.join(name);
@@ -205,15 +195,14 @@ pub fn make(
             Failure::new(format!("write {}: {why}", pool.display()))
         })?;
     }
-    // The pool is kept open until the manifest is written, so that a process that looks for unused
-    // pools sees that this pool is in use.
+    // While the pool is open, a process that looks for unused pools sees that it is in use.
     let opened = fs::File::options().write(true).open(&pool);
     let held = opened.and_then(|pool| Ok([pool, fs::File::open(&directory)?]));
     let held = held.map_err(|e| Failure::new(format!("open {}: {e}", pool.display())))?;
     let preload = preload(&library, &pool_directory)?;
     let python = crate::python::path(&pool_directory);
-    // The program's OpenCL loader loads these plugins a second time, as layers. CUDA's driver and
-    // NVTX load the plugin for CUDA a second time.
+    // The OpenCL loader loads these plugins a second time, as layers. CUDA's driver and NVTX also
+    // load a plugin again.
     let files = || run_file.plugins.iter().flat_map(|plugins| &plugins.files).map(Path::new);
     let layers = opencl_layers(files(), std::env::var_os(OPENCL_LAYERS).as_deref());
     let injection = cuda_injection(files(), std::env::var_os(CUDA_INJECTION).as_deref());
@@ -240,19 +229,17 @@ pub fn make(
     })
 }
 
-/// Opens the counters in this command, which keeps them open as long as it runs. The kernel patches
-/// its own code when a counter of a kind is opened first, and when the last counter of the kind is
-/// closed. Each patching takes 40 µs, sometimes 10 ms (measured with Linux 6.18). With `--budget`,
-/// the program opens and closes counters often. Because this command keeps them open, the program
-/// never opens the first counter or closes the last.
+/// This command keeps the counters open as long as it runs. The kernel patches its own code when
+/// the first counter of a kind is opened, and when the last is closed. Each patching takes 40 µs,
+/// sometimes 10 ms (measured with Linux 6.18). With `--budget`, the program opens and closes
+/// counters often.
 fn keep_open(counters: &[Counter]) -> Option<ThreadCounters<'static>> {
     let plan: &'static Plan = Box::leak(Box::new(Plan::new(counters.to_vec()).ok()?));
     let mut open = ThreadCounters::closed();
-    // A failure is no error: the program then only takes more time to open its counters.
+    // On failure, the program only takes more time to open its counters.
     open.open(plan).ok().map(|()| open)
 }
 
-/// Returns a manifest with everything that is known about the machine and the command.
 pub fn manifest(
     recording: &Recording,
     machine: &Machine,
@@ -294,15 +281,13 @@ pub fn manifest(
     }
 }
 
-/// Whether a host must report each call to the recorder, so that the numbers of calls are exact.
-/// They must be exact in a session with `--budget`, because the program itself can ask how often
-/// each op was called.
+/// Whether hosts must report each call, so that the numbers of calls are exact. The program of a
+/// session with `--budget` can ask for these numbers.
 fn exact_counts(recording: &Recording, origin: Origin) -> bool {
     recording.exact_counts || recording.budget.is_some() && origin == Origin::Session
 }
 
-/// Returns the number of online processors, or, if the kernel does not show its files, the number
-/// that this process may use.
+/// The number of online processors, or the number that this process may use.
 fn logical_cpus(machine: &Machine) -> u32 {
     let listed = machine.read_trimmed("sys/devices/system/cpu/online");
     match listed.and_then(|list| parse_cpus(&list)) {
@@ -311,7 +296,7 @@ fn logical_cpus(machine: &Machine) -> u32 {
     }
 }
 
-/// Returns the name of this machine and the release of its kernel.
+/// The name of this machine and the release of its kernel.
 fn names() -> (String, String) {
     // SAFETY: `utsname` consists of arrays of characters, for which zeros are values.
     let mut found: libc::utsname = unsafe { std::mem::zeroed() };

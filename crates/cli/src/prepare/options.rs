@@ -14,7 +14,6 @@ use crate::failure::Failure;
 use crate::metrics::MetricArgs;
 use crate::naming::Naming;
 
-/// The path of the profile if the user names none.
 const DEFAULT_OUTPUT: &str = "counterpoint.cpt";
 
 /// What to record and where to.
@@ -96,7 +95,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Uses the values of `counterpoint.toml` for options that the user did not give.
+    /// `counterpoint.toml` supplies the options that the user did not give.
     pub fn configure(&mut self) -> Result<(), Failure> {
         config::load()?;
         let asked = |name: &str| std::env::var_os(name).is_some_and(|list| !list.is_empty());
@@ -119,20 +118,18 @@ impl Recording {
         Ok(())
     }
 
-    /// Returns the path of the profile.
     pub fn output(&self) -> &Path {
         self.output.as_deref().unwrap_or(Path::new(DEFAULT_OUTPUT))
     }
 
-    /// Returns the layout of the pool, the shared memory for records. The pool has a page for each
-    /// thread that records calls, and with `--loops` another page for the thread's loops.
+    /// The pool has a page for each thread that records, and with `--loops` another page for the
+    /// thread's loops.
     pub fn pool_layout(&self) -> Layout {
         let pages = if self.loops.is_some() { 2 } else { 1 };
         Layout::with_pages(pages * self.max_threads.unwrap_or(0) as usize)
     }
 
-    /// Returns the rank in a distributed job. It comes from the options, or else from the variables
-    /// that the launcher of this command has set.
+    /// The rank comes from the options, or else from the variables of the launcher.
     pub fn job(&self) -> Option<Job> {
         match self.rank {
             Some(rank) => Some(Job { rank, size: self.world_size }),
@@ -140,17 +137,15 @@ impl Recording {
         }
     }
 
-    /// Returns the name that the launcher of this command has given the job.
     pub fn job_name(&self) -> Option<String> {
         job_name(variable)
     }
 
-    /// Returns the environment variables that pass the rank and the number of ranks from the
-    /// options to the program.
+    /// These variables pass the rank and the number of ranks to the program.
     pub fn job_variables(&self) -> impl Iterator<Item = (&'static str, OsString)> {
         let rank = self.rank.map(|rank| (RANK_VARIABLE, rank.to_string().into()));
-        // A number of ranks that is already in the environment does not belong to the rank of
-        // `--rank`. It is therefore replaced by the number of `--world-size`, or by an empty text.
+        // A number of ranks in the environment does not belong to the rank of `--rank`, so it is
+        // replaced.
         let size = self.rank.map(|_| self.world_size.map_or(String::new(), |n| n.to_string()));
         rank.into_iter().chain(size.map(|size| (WORLD_SIZE_VARIABLE, size.into())))
     }
@@ -169,7 +164,7 @@ pub struct Beside {
     pub sample_interval: Duration,
 }
 
-/// Parses `first=100,gap=128,log=100,trips`. Each of these parts is optional.
+/// Each part of `first=100,gap=128,log=100,trips` is optional.
 fn loops(text: &str) -> Result<LoopOptions, String> {
     let mut options = LoopOptions::default();
     for option in text.split(',').filter(|option| !option.is_empty()) {
@@ -199,7 +194,7 @@ fn loops(text: &str) -> Result<LoopOptions, String> {
     Ok(options)
 }
 
-/// Parses a fraction of the time: `2%`, `0.02` or `0`.
+/// The text is, for example, `2%`, `0.02` or `0`.
 fn budget(text: &str) -> Result<f64, String> {
     let (number, whole) = match text.strip_suffix('%') {
         Some(number) => (number, 100.0),
@@ -223,12 +218,10 @@ fn budget(text: &str) -> Result<f64, String> {
     Ok(number / whole)
 }
 
-/// Returns the value of a variable of this command's environment.
 fn variable(name: &str) -> Option<Vec<u8>> {
     std::env::var_os(name).map(OsString::into_encoded_bytes)
 }
 
-/// Parses a label.
 fn label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -236,7 +229,7 @@ fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Parses an interval from 1 ms to an hour.
+/// The interval is from 1 ms to an hour.
 pub fn interval(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

@@ -16,14 +16,14 @@ use profile::unfinished;
 
 use crate::failure::Failure;
 
-/// Returns the absolute path of the profile, normalized by components: `x.cpt/` becomes `x.cpt`.
+/// An absolute path, normalized by components: `x.cpt/` becomes `x.cpt`.
 pub fn place(output: &Path) -> Result<PathBuf, Failure> {
     let absolute = std::path::absolute(output)
         .map_err(|e| Failure::new(format!("output {}: {e}", output.display())))?;
     let directory: PathBuf = absolute.components().collect();
-    // A symbolic link is kept, and the directory that it points to is replaced.
+    // A symbolic link is kept, and its target is replaced.
     match fs::symlink_metadata(&directory) {
-        // In a directory that everybody may write to, anybody can create a link.
+        // Anybody can create a link in a directory such as /tmp.
         Ok(found) if found.is_symlink() && ![user(), 0].contains(&found.uid()) => {
             Err(Failure::new(format!(
                 "output {}: is a link that belongs to another user",
@@ -37,7 +37,7 @@ pub fn place(output: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Makes the directory of a profile, accessible to its owner only.
+/// The directory is accessible to its owner only.
 pub fn make_directory(path: &Path) -> Result<(), Failure> {
     fs::DirBuilder::new()
         .mode(0o700)
@@ -45,17 +45,14 @@ pub fn make_directory(path: &Path) -> Result<(), Failure> {
         .map_err(|e| Failure::new(format!("create {}: {e}", path.display())))
 }
 
-/// A lock for choosing a free place and writing a manifest there. Only one command at a time holds
-/// it. Without the lock, one of two commands that start at the same moment could find the other's
-/// directory, which is not yet a profile, or remove it while it is still empty.
+/// A lock for choosing a free place and writing a manifest there. Without the lock, another command
+/// could remove a directory that is still empty.
 ///
-/// The lock is taken on the parent directory, so it needs no file and is released when the process
-/// ends. If the file system does not support such locks, or another process holds the lock for too
-/// long, the command continues without the lock.
+/// The lock is taken on the parent directory, so it needs no file. If the file system does not
+/// support such locks, or the lock is held for too long, the command continues without it.
 pub struct DirectoryLock(Option<fs::File>);
 
 impl DirectoryLock {
-    /// Waits for the lock that is needed to create a profile in `directory`.
     pub fn wait(directory: &Path) -> Self {
         const PATIENCE: Duration = Duration::from_secs(2);
         let around = match directory.parent() {
@@ -76,9 +73,9 @@ impl DirectoryLock {
     }
 }
 
-/// Moves an earlier profile out of the way, as perf does with its data files. Also removes the
-/// files of a command that was killed before it wrote the manifest. `lock` must be the lock for
-/// this directory.
+/// Moves an earlier profile out of the way, as perf does with its data files. Also removes what a
+/// command left that was killed before it wrote the manifest. `lock` must be the lock for this
+/// directory.
 pub fn make_way(directory: &Path, lock: &DirectoryLock) -> Result<(), Failure> {
     let Ok(found) = fs::symlink_metadata(directory) else { return Ok(()) };
     let refuse = |why: &str| {
@@ -98,16 +95,14 @@ pub fn make_way(directory: &Path, lock: &DirectoryLock) -> Result<(), Failure> {
         if series.iter().any(|(_, run)| run.origin != Origin::Env && !is_over(run)) {
             return Err(refuse("a program is still recording into it"));
         }
-        // If the command that recorded a series was killed, records of some runs may still be in
-        // memory.
+        // Records of an interrupted series may still be in memory.
         for (path, _) in series.iter().filter(|(_, run)| run.state != State::Finished) {
             collect(path, Closing::Now).map_err(Failure::new)?;
         }
         return move_away(directory, &found, &refuse);
     }
     let Ok(manifest) = Manifest::read(directory) else {
-        // The directory is removed only with the lock, because another command may otherwise be
-        // about to write its manifest there.
+        // Without the lock, another command may be about to write its manifest there.
         if lock.0.is_some() && unfinished::remove(directory).map_err(Failure::new)? {
             return Ok(());
         }
@@ -120,21 +115,20 @@ pub fn make_way(directory: &Path, lock: &DirectoryLock) -> Result<(), Failure> {
         ))
         .hint("wait until the program has ended, or choose another place with -o DIR"));
     }
-    // Before the earlier profile is moved, the records that its interrupted recording left in
-    // memory are added to it.
+    // Records of an interrupted recording may still be in memory.
     collect(directory, Closing::Now).map_err(Failure::new)?;
     move_away(directory, &found, &refuse)
 }
 
-/// A lock on the file that describes a series. The lock shows other commands that the series is
-/// being recorded. The kernel releases it when the process ends.
+/// This lock shows other commands that the series is being recorded. The kernel releases it when
+/// the process ends.
 pub struct Running {
     _locked: Option<fs::File>,
 }
 
 impl Running {
-    /// Takes the lock of the series in `directory`. The caller has just created this series. If the
-    /// file system does not support such locks, the series is recorded without a lock.
+    /// The caller has just created this series. If the file system does not support such locks, the
+    /// series is recorded without one.
     pub fn lock(directory: &Path) -> Self {
         let file = fs::File::open(directory.join(SERIES_NAME)).ok();
         // SAFETY: flock takes numbers only, and `file` keeps its descriptor open.
@@ -145,16 +139,14 @@ impl Running {
     }
 }
 
-/// Whether a command is still recording the series in `directory`.
 fn is_running(directory: &Path) -> bool {
     let Ok(file) = fs::File::open(directory.join(SERIES_NAME)) else { return false };
-    // SAFETY: flock takes numbers only, and `file` keeps its descriptor open. If the lock was
-    // taken, it is released when `file` is closed.
+    // SAFETY: flock takes numbers only, and `file` keeps its descriptor open.
     let held = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0;
     held && std::io::Error::last_os_error().kind() == std::io::ErrorKind::WouldBlock
 }
 
-/// Returns the runs of a series with their manifests; `None` if the directory is not a series.
+/// `None` if the directory is not a series.
 fn series_at(directory: &Path) -> Option<Vec<(PathBuf, Manifest)>> {
     let series = Series::read_in(&Dir::open(directory).ok()?).ok()?;
     let rounds = 1..=series.rounds.min(MOST_ROUNDS);
@@ -164,8 +156,7 @@ fn series_at(directory: &Path) -> Option<Vec<(PathBuf, Manifest)>> {
     Some(paths.filter_map(read).collect())
 }
 
-/// Moves an earlier profile or series to `DIR.old`. An older profile or series at that path is
-/// removed.
+/// Moves the directory to `DIR.old`. An older one at that path is removed.
 fn move_away(
     directory: &Path,
     found: &fs::Metadata,

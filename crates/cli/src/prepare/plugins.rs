@@ -1,5 +1,5 @@
-//! The options that determine which profiler plugins the recorded programs load, and their
-//! conversion to the run file (the file that the recorder reads).
+//! The options for profiler plugins, and their conversion to the run file (the file that the
+//! recorder reads).
 
 use std::path::{Path, PathBuf};
 
@@ -54,12 +54,11 @@ pub struct PluginArgs {
     pub programs: Vec<String>,
 }
 
-/// The time in ms between two requests for a plugin's events, unless the user gives
-/// `--plugin-flush`.
+/// The default of `--plugin-flush`, in ms.
 const FLUSH_MS: u64 = 1000;
 
 impl PluginArgs {
-    /// Returns the entry about plugins for the run file; `None` if there are no plugins.
+    /// `None` if there are no plugins.
     ///
     /// # Errors
     /// Returns an error if a plugin or a kind that the user named does not exist.
@@ -99,9 +98,8 @@ impl PluginArgs {
     }
 }
 
-/// Returns the plugins in the directory that `KINETO_PLUGIN_LIB_DIR_PATH` names. The user may have
-/// set this variable for another program that uses Kineto, so the recorded program runs even if the
-/// directory cannot be used.
+/// The user may have set `KINETO_PLUGIN_LIB_DIR_PATH` for another program, so an unusable directory
+/// is no error.
 fn of_variable() -> Vec<PathBuf> {
     let directory = std::env::var_os(DIRECTORY_VARIABLE).filter(|value| !value.is_empty());
     let Some(directory) = directory else { return Vec::new() };
@@ -112,8 +110,7 @@ fn of_variable() -> Vec<PathBuf> {
     })
 }
 
-/// Returns the absolute path of a plugin, because the program may have another working directory
-/// when it loads the file.
+/// The program may have another working directory when it loads the file.
 fn absolute(file: &Path) -> Result<String, Failure> {
     let failed = |why: &str| Failure::new(format!("plugin {}: {why}", file.display()));
     let path = std::path::absolute(file).map_err(|e| failed(&e.to_string()))?;

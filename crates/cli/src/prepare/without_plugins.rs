@@ -3,24 +3,23 @@
 
 use record::run_file::PluginOptions;
 
-/// Programs that only start other programs and do not use a device themselves. A plugin in such a
-/// program would only take time, and would record the events of the whole machine a second time.
+/// Programs that start other programs and do not use a device. A plugin in them would take time,
+/// and record the events of the whole machine a second time.
 const STARTERS: &str = "sh bash dash zsh ksh fish busybox env timeout nice nohup setsid stdbuf taskset \
                         numactl time xargs make ninja cmake git counterpoint pyenv";
 
-/// Small programs that scripts often call. One of pyenv's launchers runs thirty of these programs
-/// to start one Python. Such a program loads plugins only if it is the recorded program itself.
+/// Small programs that scripts often call: a launcher of pyenv runs thirty of them to start one
+/// Python. They load plugins only as the recorded program.
 const TOOLS: &str = "awk gawk mawk basename cat chmod cp cut date dirname echo expr find grep head hostname \
                      id ldconfig ldd ln ls mkdir mktemp mv ps pwd readlink realpath rm sed seq sleep sort \
                      tail tr uname which";
 
-/// Lets the recorded program load plugins, even if it is one of the small programs in [`TOOLS`].
+/// Makes an exception for the recorded program, if it is one of [`TOOLS`].
 pub fn load_into(options: &mut PluginOptions, program: &str) {
     let name = program.rsplit('/').next().unwrap_or_default();
     options.except.retain(|except| except != name || STARTERS.split(' ').any(|word| word == name));
 }
 
-/// Returns the names of all these programs.
 pub fn names() -> Vec<String> {
     [STARTERS, TOOLS].iter().flat_map(|all| all.split(' ')).map(str::to_owned).collect()
 }

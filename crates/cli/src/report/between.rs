@@ -25,12 +25,10 @@ use crate::view::table::{Column, Table, Value};
 use crate::view::text::table;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// The schema of the JSON that `report --by between` prints.
 const SCHEMA: &str = "counterpoint.between/1";
 
-/// The smallest and the greatest length of names in the second column of a table for people. The
-/// names are shortened to a quarter of the table's width within these bounds, because the numbers
-/// matter more than whole names.
+/// The smallest and the greatest length of names in the second column of a table for people. Names
+/// get a quarter of the width within these bounds, because the numbers matter more.
 const BEFORE: [usize; 2] = [20, 36];
 
 /// The names of columns, each with its label and explanation. An entry without a name explains a
@@ -80,8 +78,7 @@ pub const LEVELS_EXPLAINED: [(&str, &str, &str); 3] = [
     ("share", "share: ", "of the time between and in calls of the level together"),
 ];
 
-/// Returns the table of levels for threads that have calls inside of other calls. Returns `None` if
-/// there are no such threads.
+/// Returns the table of levels, or `None` if no calls are inside of other calls.
 pub fn of_levels(profile: &Profile, gaps: &Gaps) -> Option<Table> {
     levels_of(profile, &gaps.levels, &Sides::new(profile, gaps))
 }
@@ -108,7 +105,6 @@ fn levels_of(profile: &Profile, levels: &[Level], sides: &Sides) -> Option<Table
     })
 }
 
-/// Prints the report.
 pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     let options =
         Options { by: By::Thread, raw: args.raw, gaps: true, levels: true, ..Options::default() };
@@ -259,8 +255,8 @@ fn columns(
     Table::new(columns, (0..rows.len()).collect())
 }
 
-/// Adds a row for the time that the recorder itself took between calls. With this row, the rows add
-/// up to the whole time between calls.
+/// Adds a row for the time of the recorder between calls. With this row, the rows add up to the
+/// whole time between calls.
 fn add_recorder(table: &mut Table, gaps: &Gaps) {
     if gaps.recorder_ns >= 0.5 {
         table.add_rest(|column| match column {

@@ -27,7 +27,6 @@ use crate::view::text::table;
 use crate::view::units::time;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// The schema of the JSON that `report DATASET` prints.
 const SCHEMA: &str = "counterpoint.ranks/1";
 /// At most this many gaps (missing parts of the dataset) are named; the others are only counted.
 const MOST_NAMED: usize = 20;
@@ -56,7 +55,6 @@ const EXPLAINED: [(&str, &str, &str); 7] = [
     ),
 ];
 
-/// A dataset that was read.
 struct Opened {
     runs: Vec<RunAcross>,
     /// One sentence for each thing that is incomplete in the dataset.
@@ -95,7 +93,6 @@ fn read(args: &Args, needs: &Needs<'_>, only: &Only) -> Result<Opened, Failure> 
     Ok(Opened { runs, gaps })
 }
 
-/// Aligns the clocks of a run's ranks by the calls of an op.
 fn align(dataset: &Dataset, only: &Only, run: &mut RunAcross, glob: &str) -> Result<(), Failure> {
     let is_match = |op: &&OpAcross| profile::demangle::matches(glob, &op.name);
     let keys: Vec<&str> = run.ops.iter().filter(is_match).map(|op| &*op.key).collect();
@@ -125,7 +122,7 @@ fn align(dataset: &Dataset, only: &Only, run: &mut RunAcross, glob: &str) -> Res
     Ok(())
 }
 
-/// Returns an error if an option needs more data than the sums that a dataset contains.
+/// Returns an error if an option needs more than the sums of a dataset.
 fn refuse(args: &Args, by: RowKind) -> Result<(), Failure> {
     let given = [
         (args.tree, "--tree"),
@@ -191,8 +188,7 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     output(args, &rows, text, document)
 }
 
-/// Returns lines about what is incomplete. Only the first gaps are named, so that there are not too
-/// many lines to read.
+/// Returns lines about the first gaps.
 fn gaps(opened: &Opened) -> Vec<String> {
     let mut lines: Vec<String> = opened.gaps.iter().take(MOST_NAMED).cloned().collect();
     match opened.gaps.len().saturating_sub(MOST_NAMED) {
@@ -206,7 +202,6 @@ fn all_sentences(runs: &[RunAcross]) -> Vec<String> {
     runs.iter().flat_map(|run| sentences(run, runs.len() > 1)).collect()
 }
 
-/// Returns the explanations of the columns that a table has.
 fn explained(
     table: &Table,
 ) -> impl Iterator<Item = &'static (&'static str, &'static str, &'static str)> {
@@ -255,13 +250,12 @@ fn own(sums: &Sums) -> Option<Value> {
 }
 
 /// Returns the margin of error of an estimated self time, for its mark in the table. It is
-/// infinite, because the interval of an estimated self time is not known.
+/// infinite, because the interval is not known.
 fn margin(sums: &Sums) -> Option<f64> {
     sums.is_estimate.then_some(f64::INFINITY)
 }
 
-/// Returns the column with the names of runs. Tables for people have it only if there are several
-/// runs.
+/// Returns the column with the names of runs. Tables for people have it if there are several runs.
 fn run_column(runs: &[RunAcross], of_rows: Vec<Option<Value>>) -> Column {
     match runs.len() {
         0 | 1 => Column::for_programs("run", of_rows),
@@ -269,7 +263,6 @@ fn run_column(runs: &[RunAcross], of_rows: Vec<Option<Value>>) -> Column {
     }
 }
 
-/// Returns a table with a row for each rank.
 fn of_ranks(runs: &[RunAcross]) -> Table {
     let all: Vec<(&RunAcross, &RankAcross)> =
         runs.iter().flat_map(|run| run.ranks.iter().map(move |rank| (run, rank))).collect();
@@ -324,7 +317,6 @@ fn of_ranks(runs: &[RunAcross]) -> Table {
     Table::new(columns, (0..rows).collect())
 }
 
-/// Returns a table with a row for each op of each run.
 fn of_ops(runs: &[RunAcross], filter: Option<&str>) -> Table {
     let all: Vec<(&RunAcross, &OpAcross)> =
         runs.iter().flat_map(|run| run.ops.iter().map(move |op| (run, op))).collect();
@@ -360,9 +352,7 @@ fn of_ops(runs: &[RunAcross], filter: Option<&str>) -> Table {
 struct Document<'a> {
     schema: &'static str,
     dataset: String,
-    /// The most important findings, in words.
     sentences: Vec<String>,
-    /// What is missing in the dataset or was left out.
     incomplete: &'a [String],
     sort: &'a str,
     filter: Option<&'a str>,
@@ -377,7 +367,7 @@ struct RunOut<'a> {
     calls: Option<i128>,
     self_ns: Option<i128>,
     imbalance: Option<f64>,
-    /// The ranks that are slower than the others; the slowest rank comes first.
+    /// The slowest rank comes first.
     slow: Vec<SlowOut<'a>>,
 }
 
@@ -431,7 +421,6 @@ fn document<'a>(opened: &'a Opened, args: &'a Args, sort: &'a str, rows: &Table)
     }
 }
 
-/// Makes a line of the page that explains a column, from the column's name, label and explanation.
 fn line_of((name, label, text): &(&str, &str, &str)) -> page::Explained {
     match *name {
         "p50_ns" => page::Explained::columns(["p50_ns", "p99_ns"].map(str::to_owned), label, *text),
@@ -439,7 +428,6 @@ fn line_of((name, label, text): &(&str, &str, &str)) -> page::Explained {
     }
 }
 
-/// Writes the page with both tables and the same sentences.
 fn write_page(path: &Path, args: &Args, opened: &Opened) -> Result<ExitCode, Failure> {
     let mut tables = [of_ranks(&opened.runs), of_ops(&opened.runs, None)];
     tables[0].sort("above")?;

@@ -1,5 +1,5 @@
-//! Writes the report as one JSON document, which `docs/schema.md` describes. A missing value is
-//! `null`, or its member is absent (`name?:` in `object!`).
+//! Writes the report as JSON, which `docs/schema.md` describes. A missing value is `null`, or its
+//! member is absent (`name?:` in `object!`).
 
 use std::io::{self, Write};
 
@@ -22,10 +22,9 @@ use crate::view::sampled::{self, SampledOut};
 use crate::view::tracks;
 use crate::view::usage::UsageOut;
 
-/// The schema of the JSON that `report` prints.
 pub const REPORT_SCHEMA: &str = "counterpoint.report/1";
 
-/// Serializes all rows. Each row is created only when it is written.
+/// Each row is created when it is written.
 struct RowsOut<'a> {
     overview: &'a Overview<'a>,
     order: &'a [usize],
@@ -38,7 +37,7 @@ impl Serialize for RowsOut<'_> {
     }
 }
 
-/// A sum. It is written as a whole number if it is whole.
+/// A sum, written as a whole number if it is whole.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum SumOut {
@@ -87,7 +86,7 @@ fn document(report: &Report<'_>) -> impl Serialize {
             devices?: Some(devices).filter(|devices| *devices > 0),
             calls: summary.calls,
             dispatches: summary.dispatches,
-            // This member and `self_ns` are null only if calls were counted and not timed.
+            // Null, like `self_ns`, if calls were counted and not timed.
             duration_ns: total,
             self_ns: total,
             // `between_ns` is the part of the threads' wall times outside of calls, and `self_ns`
@@ -98,7 +97,7 @@ fn document(report: &Report<'_>) -> impl Serialize {
             bookkeeping_calls?: Some(summary.apart.bookkeeping).filter(|n| *n > 0),
         },
         // `around` and `dominant` are about all calls, so they are absent if the report shows only
-        // some calls.
+        // some.
         around?: summary.around(profile).filter(|_| is_whole).map(|of| object! {
             ..key: key_out(profile, of.key),
             total_ns: of.total_ns,
@@ -158,8 +157,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
     object! {
         ..key: key_out(profile, row.key),
         calls: of_pass.calls.filter(|_| calls_known),
-        // The number of calls inside of other calls of the row. `calls` does not include these
-        // inner calls.
+        // Calls inside of other calls of the row, which `calls` does not include.
         inner_calls?: Some(of_pass.inner).filter(|n| *n > 0),
         dispatches: of_pass.dispatches,
         // Durations are null if the timed calls of a run with `--budget` do not tell them.
@@ -194,8 +192,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
                     total: counter.map(|c| sum_out(c.value, c)),
                     per_call: counter.map(|c| c.mean().value),
                     calls: counter.map_or(0, |c| c.calls),
-                    // The part of the value that is due to the recorder: the values that empty
-                    // calls read.
+                    // The part of the value that empty calls read.
                     empty_share: counter.and_then(|c| c.empty_share()),
                     // Absent if nothing was subtracted, or if the error is not known.
                     intervals?: counter
@@ -234,15 +231,14 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
     }
 }
 
-/// Whether the error of a counter's sum is known. The values of empty calls must have been
-/// measured. If only a sample of the calls was timed, the sample must also be large enough.
+/// Whether the error of a counter's sum is known: the values of empty calls were measured, and a
+/// sample of timed calls is large enough.
 fn has_range(sampled: Option<&SampledRow>, counter: usize, total: &CounterTotal) -> bool {
     let of_sample = sampled.and_then(|row| *row.counters.get(counter)?);
     total.brackets.is_some() && of_sample.is_none_or(|sample| sample.total.interval.is_some())
 }
 
-/// Returns a counter's sum. It is a whole number if nothing was subtracted from it, or if an exact
-/// whole number was subtracted.
+/// Returns a counter's sum. It is whole if nothing, or an exact whole number, was subtracted.
 fn sum_out(value: Estimate, counter: CounterTotal) -> SumOut {
     /// Every whole number up to this value can be represented exactly as a double.
     const MOST: f64 = (1u64 << 53) as f64;
@@ -263,8 +259,7 @@ fn process(overview: &Overview<'_>, index: usize) -> impl Serialize {
         pid: process.id.pid,
         start_time: process.id.start_time,
         generation: process.id.generation,
-        // The rank of the process in a distributed job, and the number of ranks. In a merged
-        // profile, also the index of the profile that the process comes from.
+        // `member` is the index of the profile in a merged one.
         rank?: process.job.map(|job| job.rank),
         world_size?: process.job.and_then(|job| job.size),
         member?: Some(process.member).filter(|_| !overview.profile.members.is_empty()),
@@ -285,8 +280,7 @@ fn thread(overview: &Overview<'_>, time: &ThreadTime) -> impl Serialize {
         name: &overview.profile.processes[time.process].threads[time.thread].name,
         calls: time.calls,
         wall_ns: time.wall_ns,
-        // `dispatch_ns`, `no_dispatch_ns` and `recorder_ns` are null only if the times of some
-        // calls are not known.
+        // Null if the times of some calls are not known.
         dispatch_ns: time.dispatch_known.then_some(time.dispatch_ns),
         no_dispatch_ns: time.dispatch_known.then(|| time.no_dispatch_ns()),
         recorder_ns: time.dispatch_known.then_some(time.recorder_ns),

@@ -20,7 +20,7 @@ use crate::view::text::table;
 use crate::view::units::plural;
 use crate::view::wrap::{PROSE_WIDTH, in_one_line, wrapped};
 
-/// Returns a table of all work that ops launched, for a page. Returns `None` if no activity has the
+/// Returns a table of the work that ops launched, for a page. Returns `None` if no activity has the
 /// id of an op.
 pub fn whole(profile: &Profile) -> Result<Option<Table>, Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
@@ -51,7 +51,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     });
     let table = columns(&rows, total_ns);
     let mut table = Table::new(table, (0..rows.len()).collect());
-    // The rows are already sorted by `total`, the time of the work that their op launched.
+    // The rows are already sorted by `total`.
     if let Some(sort) = args.sort.as_deref().filter(|sort| *sort != "total") {
         table.sort(sort)?;
     }

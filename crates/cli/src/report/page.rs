@@ -1,4 +1,4 @@
-//! `report --html`: collects all forms of the report (all its tables) for the page.
+//! `report --html`: collects the tables of the report for the page.
 
 use std::path::{Path, PathBuf};
 
@@ -48,7 +48,6 @@ const EXPLAINED: [(&str, &str); 8] = [
     ("thread_cpu_ns", "the thread's processor time, in calls and between them"),
 ];
 
-/// Returns the explanations of the columns that a table of calls has.
 fn explained(table: &Table) -> Vec<Explained> {
     let of = |name: &str| page::columns_of(table).find(|column| column.name == name);
     let known = EXPLAINED.iter().filter_map(|(name, text)| {
@@ -69,8 +68,8 @@ fn explained(table: &Table) -> Vec<Explained> {
     lines
 }
 
-/// Makes lines that explain columns. An entry contains the name of a column, a label and an
-/// explanation. An entry without a name explains a word.
+/// Makes lines that explain columns, from their names, labels and explanations. An entry without a
+/// name explains a word.
 fn columns_explained(all: &[(&str, &str, &str)]) -> Vec<Explained> {
     let line = |(name, label, text): &(&str, &str, &str)| match *name {
         "" => Explained::word(label, *text),
@@ -83,8 +82,7 @@ fn columns_explained(all: &[(&str, &str, &str)]) -> Vec<Explained> {
 pub struct Beside<'a> {
     /// Whether files whose paths are in the profile are opened.
     pub named: bool,
-    /// The directories that are searched for the code of loops. `objects` is searched for object
-    /// files, and `sources` for source texts.
+    /// Directories in which object files and source texts of loops are searched.
     pub objects: &'a [PathBuf],
     pub sources: &'a [PathBuf],
     /// The path or the address of an exported trace of the profile.
@@ -176,7 +174,6 @@ pub fn write(
     page::write(path, &Wanted { overview, forms, loops: &loops, roofline: chart, trace })
 }
 
-/// Returns the sentence that says why the page has no critical path.
 fn no_path(profile: &Profile) -> String {
     let name = visible(&profile.dir.display().to_string()).into_owned();
     let where_else = match profile.calls() > MOST_CALLS {
@@ -190,9 +187,8 @@ fn no_path(profile: &Profile) -> String {
     format!("critical path: a page has none for more than {most} calls; {where_else}")
 }
 
-/// If a profile has more calls than this, the page has no critical path, because computing the path
-/// needs all calls in memory, 150 bytes for each call. `critical-path` shows the path of such a
-/// profile if it has at most [`MOST_CALLS`] calls.
+/// A page has no critical path of more calls, because the path needs all of them in memory: 150
+/// bytes for each call.
 const PATH_CALLS: u64 = 3_000_000;
 
 /// Returns the critical path. Returns `None` if it is not known that any thread waited for another

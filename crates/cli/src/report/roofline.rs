@@ -30,15 +30,13 @@ use crate::view::text::table;
 use crate::view::units::{percent, plural, shorten};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// The schema of the JSON that `report --roofline` prints.
 const SCHEMA: &str = "counterpoint.placed/1";
 
 /// At most this many ops without a row are named, each in at most [`NAME`] characters.
 const NAMED: usize = 3;
 const NAME: usize = 40;
 
-/// The contents of files that are read before the profile is opened. When the profile is opened,
-/// the process gives up the right to read other files.
+/// What is read before opening the profile, because opening gives up the right to read other files.
 pub struct Before {
     rules: Rules,
     measured: Option<Measured>,
@@ -47,7 +45,6 @@ pub struct Before {
 }
 
 impl Before {
-    /// Reads the rules for the work of ops, and the roofs.
     pub fn read(args: &Args) -> Result<Self, Failure> {
         let mut rules = Rules::builtin();
         for path in args.work.iter().rev() {
@@ -66,7 +63,6 @@ impl Before {
         self.measured.as_ref().filter(|measured| self.named || measured.is_of(&profile.manifest))
     }
 
-    /// Returns why there are no roofs for the profile.
     fn no_roofs(&self) -> &'static str {
         match self.measured {
             Some(_) => {
@@ -156,8 +152,7 @@ pub fn main(args: &Args, profile: &Profile, before: &Before) -> Result<ExitCode,
             losses: losses_out(&profile.all_losses()),
         }
     };
-    // The note about missing ops is printed only in tables for people without a filter: a filter
-    // selects certain rows anyway, and JSON and CSV have no place for the note.
+    // A filter selects certain rows anyway, and JSON and CSV have no place for the note.
     let is_asked = args.format == Format::Table && args.filter.is_none();
     let missing = is_asked.then(|| missing(profile, args.raw, &rows)).flatten();
     let has_dispatches = rows.iter().any(|row| row.dispatches.is_some());
@@ -204,8 +199,8 @@ fn row_out<'a>(row: &'a Placed, metrics: &'a [Bound]) -> impl Serialize {
     }
 }
 
-/// Makes the table for text and CSV. With `people`, the column `bound` contains [`FAR`] for an op
-/// that is far below both roofs, because none of the roofs limits such an op.
+/// With `people`, the column `bound` contains [`FAR`] for an op that is far below both roofs,
+/// because neither limits it.
 fn columns(rows: &[Placed], metrics: &[Bound], people: bool) -> Table {
     let column = |rank, name: &str, title: &str, cell: &dyn Fn(&Placed) -> Option<Value>| {
         Column::new(rank, name, title, rows.iter().map(cell).collect())

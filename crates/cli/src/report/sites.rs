@@ -20,7 +20,6 @@ use crate::view::text::table;
 use crate::view::units::{percent, plural, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// The schema of the JSON that `report --by site` prints.
 const SITES_SCHEMA: &str = "counterpoint.sites/1";
 /// The name of the column with the site's number. Sorted by it, the rows are in the order of the
 /// program.
@@ -52,8 +51,8 @@ pub struct Whole {
     pub lead: Vec<String>,
 }
 
-/// Returns all sites. With `raw`, the recorder's part is not subtracted from the times. Returns
-/// `None` if there are no sites.
+/// Returns the sites, or `None` if there are none. With `raw`, the recorder's part is not
+/// subtracted from the times.
 pub fn whole(profile: &Profile, raw: bool) -> Option<Whole> {
     let found = sites_as(profile, raw)?;
     let rows: Vec<&Site> = found.rows.iter().collect();
@@ -63,9 +62,9 @@ pub fn whole(profile: &Profile, raw: bool) -> Option<Whole> {
     Some(Whole { table, keys, lead: room(profile, &found) })
 }
 
-/// Returns sentences about the part of the time that more threads could reduce. The sentences say
-/// when another thread would have had work. They do not say how much faster the program would be,
-/// because that has not been measured.
+/// Returns sentences about the part of the time that more threads could reduce. They say when
+/// another thread would have had work, and not how much faster the program would be: that has not
+/// been measured.
 fn room(profile: &Profile, found: &Sites) -> Vec<String> {
     let room = &found.room;
     if room.span <= 0.0 {
@@ -179,8 +178,8 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
             profile: ProfileHead::new(&profile.manifest, profile),
             sort,
             filter: args.filter.as_deref(),
-            // `busy_ns` is the time in which at least one dispatch ran, and `dispatches` is the
-            // number of dispatches. Both include all sites, even those that a filter leaves out.
+            // `busy_ns` is the time in which some dispatch ran. It and `dispatches` include sites
+            // that a filter leaves out.
             busy_ns: ns(found.busy),
             dispatches: found.dispatches,
             run: found.run().map(|run| object! {
@@ -188,7 +187,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
                 dispatches: run.dispatches,
                 busy_ns: ns(run.busy),
                 between_ns: ns(run.between),
-                // The gaps before runs of the model: their mean, median, maximum, sum and number.
+                // The gaps before runs of the model.
                 before_ns: ns(run.before.mean),
                 before_p50_ns: ns(run.before.median),
                 before_max_ns: ns(run.before.longest),
@@ -265,8 +264,7 @@ fn text(
         n => format!(" (mean of {n} passes)"),
     };
     let dispatches = plural(found.dispatches.into(), "dispatch");
-    // In `busy`, the time of dispatches that overlap is counted once. In `walls`, the times of all
-    // dispatches are added up.
+    // `busy` has the time of overlapping dispatches once, and `walls` adds up all dispatches.
     let walls = match time(found.walls() * profile.timeline.ns_per_tick()) {
         walls if walls == busy => String::new(),
         walls => format!(" (walls of all dispatches, added up: {walls})"),

@@ -102,8 +102,7 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
             wrapped(out, "source: ", &text, width)?;
             writeln!(out)?;
         }
-        // If the rows of the table above are whole threads, the table of threads would only repeat
-        // it.
+        // A table of whole threads would be repeated by the table of threads.
         if overview.by != By::Thread || overview.filter.is_some() {
             threads(out, overview, tables)?;
         }

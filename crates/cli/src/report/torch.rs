@@ -1,6 +1,5 @@
 //! `report --by module`, `--by line` and `--by shape`: shows tables that are made from recordings
-//! of PyTorch's profiler. The arguments of ops in such a recording contain modules, lines and
-//! shapes.
+//! of PyTorch's profiler.
 
 use std::io;
 use std::process::ExitCode;
@@ -24,20 +23,16 @@ use crate::view::table::{Column, Table, Value};
 use crate::view::text::table;
 use crate::view::wrap::{PROSE_WIDTH, in_one_line, wrapped};
 
-/// The schema of the JSON that `report --by module` prints.
 const MODULES_SCHEMA: &str = "counterpoint.modules/1";
-/// The schema of the JSON that `report --by line` prints.
 const LINES_SCHEMA: &str = "counterpoint.lines/1";
-/// The schema of the JSON that `report --by shape` prints.
 const SHAPES_SCHEMA: &str = "counterpoint.shapes/1";
-/// The name of the row for ops that are in no module, in tables and CSV.
+/// The row for ops in no module.
 const NO_MODULE: &str = "(no module)";
-/// The name of the row for ops that no line of Python code called, in tables and CSV.
+/// The row for ops that no line of Python code called.
 const NO_LINE: &str = "(no line)";
-/// The text that is shown for shapes that were not recorded.
+/// Stands for shapes that were not recorded.
 const NO_SHAPES: &str = "(not recorded)";
 
-/// Prints the report by module, line or shape.
 pub fn main(args: &Args, profile: &Profile, by: RowKind) -> Result<ExitCode, Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
     match by {
@@ -69,7 +64,7 @@ fn modules(
     };
     rows.retain(|row| args.filter.as_deref().is_none_or(|glob| matches(glob, row)));
     let mut table = of_modules(&rows, ops_ns, is_line);
-    // The rows are already sorted by `total`, the total time of their ops.
+    // The rows are already sorted by `total`.
     if let Some(sort) = args.sort.as_deref().filter(|sort| *sort != "total") {
         table.sort(sort)?;
     }
@@ -180,8 +175,7 @@ fn of_shapes(rows: &[ShapeRow], self_ns: i64, metrics: &[Bound]) -> Table {
     Table::new(columns, (0..rows.len()).collect())
 }
 
-/// Returns the tables of all modules, lines and shapes in recordings of PyTorch's profiler, for a
-/// page. A table without rows is left out.
+/// Returns the tables of modules, lines and shapes, for a page. A table without rows is left out.
 pub fn whole(profile: &Profile) -> Result<Vec<(RowKind, Table)>, Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
     let mut tables = Vec::new();

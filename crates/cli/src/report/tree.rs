@@ -30,12 +30,10 @@ use crate::view::text::table;
 use crate::view::units::{plural, time};
 use crate::view::wrap::{PROSE_WIDTH, in_one_line, wrapped};
 
-/// The schema of the JSON that `report --tree` prints.
 const TREE_SCHEMA: &str = "counterpoint.tree/1";
-/// The deepest level of indentation. Rows at deeper levels are indented like rows at this level.
+/// Deeper rows are indented like rows at this level.
 const DEEPEST: usize = 30;
 
-/// A row of the tree, with its name.
 struct Row {
     of: TreeRow,
     kind: &'static str,
@@ -107,7 +105,6 @@ fn explained(table: &Table) -> Vec<(&'static str, &'static str, &'static str)> {
     }
 }
 
-/// The note about loops of which it is not known in which calls they ran.
 const APART: &str = "loops without a share: it is not known in which calls they ran, so their time can be in \
                      that of the calls";
 
@@ -196,7 +193,6 @@ fn kind(profile: &Profile, node: &TreeNode) -> &'static str {
     }
 }
 
-/// Determines the name of each row.
 fn named(
     profile: &Profile,
     calls: &CallTree,
@@ -249,7 +245,7 @@ fn columns(rows: &[Row]) -> Table {
         column(1, "self_ns", "self", &|row| ns(row.of.own)),
         Column { csv_only: !has_rest, ..column(1, REST, "rest", &|row| ns(row.of.rest)) },
         column(1, "share", "share", &|row| row.of.share.map(Value::Part)),
-        // This column contains the kind of a row, because the name alone may not show it.
+        // The name alone may not show the kind of a row.
         Column {
             csv_only: true,
             ..column(9, "kind", "", &|row| Some(Value::Text(row.kind.to_owned())))

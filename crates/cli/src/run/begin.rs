@@ -10,10 +10,9 @@
 //!  signals as before  ◄────────────────  is the program, or says what failed
 //! ```
 //!
-//! `fork` would copy the page tables, and then both processes would copy each page that they write
-//! to. That takes a quarter of a millisecond. The child makes only system calls, because another
-//! thread of this process may hold any lock, and because changes of memory in the child remain in
-//! this process.
+//! `fork` would copy the page tables, and then both processes would copy the pages that they write
+//! to. That takes a quarter of a millisecond. The child makes only system calls: another thread of
+//! this process may hold a lock, and changes of memory in the child remain in this process.
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
 use std::io;
@@ -31,7 +30,6 @@ use super::{CHILD, FORWARDED, pass_on_early_signal};
 use crate::failure::Failure;
 use crate::inherited::Inherited;
 
-/// The program to start, with everything that `execve` needs.
 pub struct Program {
     path: CString,
     words: Vec<CString>,
@@ -39,8 +37,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Prepares a program. `words` are the arguments, with the name first. The program gets the
-    /// environment of this process, with `variables` added.
+    /// `words` are the arguments, with the name first. The program gets the environment of this
+    /// process, with `variables` added.
     ///
     /// # Errors
     /// Returns an error if the path, an argument or a variable contains a zero byte.
@@ -66,8 +64,7 @@ impl Program {
         })
     }
 
-    /// Starts the program as a child process. `announcement` writes the manifest, which contains
-    /// the id of the child.
+    /// `announcement` writes the manifest, which contains the id of the child.
     ///
     /// # Errors
     /// Returns the reason why the program does not run.
@@ -110,8 +107,7 @@ impl Program {
         if trouble.is_none() {
             CHILD.store(pid, Ordering::SeqCst);
         }
-        // The handlers now receive the signals that arrived while signals were blocked, and pass
-        // them on to the child, if there is one.
+        // The handlers now receive the signals that arrived while signals were blocked.
         // SAFETY: `before` outlives the call.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
         if let Some(trouble) = trouble {
@@ -122,18 +118,16 @@ impl Program {
         }
         pass_on_early_signal();
         let pid = pid.cast_unsigned();
-        // Emulators of a processor treat this `clone` as `fork`. Then the child has not written to
-        // the memory of this process, and `process` is `None`.
+        // Emulators of a processor treat this `clone` as `fork`. Then `process` is `None`.
         let process = process.or_else(|| ProcessId::of(pid));
         Ok(process.unwrap_or(ProcessId { pid, start_time: 0 }))
     }
 }
 
-/// Returns the status of a child that has ended; `None` if the child still runs.
+/// `None` if the child still runs.
 ///
 /// # Errors
-/// Returns an error if the process is not a child of this process, or if it has already been waited
-/// for.
+/// Returns an error if the process is no child, or has been waited for.
 pub fn exit_of(pid: libc::pid_t) -> io::Result<Option<ExitStatus>> {
     let mut status = 0;
     // SAFETY: `status` outlives the call.
@@ -147,8 +141,7 @@ pub fn exit_of(pid: libc::pid_t) -> io::Result<Option<ExitStatus>> {
 /// Waits for the end of a child.
 ///
 /// # Errors
-/// Returns an error if the process is not a child of this process, or if it has already been waited
-/// for.
+/// Returns an error if the process is no child, or has been waited for.
 pub fn wait_for(pid: libc::pid_t) -> io::Result<ExitStatus> {
     let mut status = 0;
     loop {
@@ -163,18 +156,13 @@ pub fn wait_for(pid: libc::pid_t) -> io::Result<ExitStatus> {
     }
 }
 
-/// The reason why the program does not run.
 #[derive(Debug)]
 pub enum Trouble {
-    /// No process could be created.
     Process(io::Error),
-    /// The manifest could not be written.
     Manifest(io::Error),
-    /// The kernel could not execute the file.
     Execute(io::Error),
 }
 
-/// The data that the child reads, and the results that it writes.
 struct Child<'a> {
     program: &'a Program,
     words: &'a [*const c_char],
@@ -186,7 +174,7 @@ struct Child<'a> {
     trouble: Option<Trouble>,
 }
 
-/// The function that the child runs. Returns only if the child could not execute the program.
+/// Returns only if the child could not execute the program.
 extern "C" fn become_it(child: *mut c_void) -> c_int {
     // SAFETY: `begin` passes a pointer to its `Child`, and it is suspended until the child executes
     // another program or ends.
@@ -224,18 +212,16 @@ extern "C" fn become_it(child: *mut c_void) -> c_int {
     1
 }
 
-/// Returns pointers to these texts in the form that `execve` needs. The list ends with a null
-/// pointer.
+/// The list ends with a null pointer, as `execve` needs.
 fn pointers(texts: &[CString]) -> Vec<*const c_char> {
     texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
-/// Returns the top of the child's stack. The stack grows downwards to a guard area that cannot be
-/// accessed. The stack is mapped once and never unmapped, because unmapping memory would interrupt
-/// the processor on which the program has just started.
+/// Returns the top of the child's stack. A guard area lies below the stack. The stack stays mapped:
+/// unmapping would interrupt the processor on which the program has just started.
 fn stack() -> io::Result<*mut c_void> {
-    /// This size is enough for a long list of arguments, which `execvpe` copies for a script
-    /// without a `#!` line. Pages of the stack that are not used take no memory.
+    /// `execvpe` copies the arguments for a script without a `#!` line, and the list may be long.
+    /// Unused pages take no memory.
     const BYTES: usize = 8 << 20;
     const GUARD: usize = 64 << 10;
     static TOP: OnceLock<usize> = OnceLock::new();

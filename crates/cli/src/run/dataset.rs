@@ -1,9 +1,8 @@
 //! `run --dataset`: adds the recording to a dataset at intervals while the program runs
 //! (`periodic.rs`), and when it has ended.
 //!
-//! A separate process of `export --dataset` adds the recording. What such a process adds appears in
-//! the dataset completely or not at all, whatever happens to `run`. If it is missing, the user can
-//! add the profile later.
+//! A separate process of `export --dataset` adds the recording, completely or not at all. The user
+//! can also add the profile later.
 
 mod periodic;
 
@@ -41,8 +40,7 @@ pub struct DatasetArgs {
 }
 
 impl DatasetArgs {
-    /// Returns the command that adds the profile in `directory` to the dataset in `dir`. `goes_on`
-    /// means that the program still runs.
+    /// `goes_on` means that the program still runs.
     pub fn adding(
         &self,
         dir: &Path,
@@ -57,7 +55,7 @@ impl DatasetArgs {
         if let Some(rank) = rank {
             command.arg("--rank").arg(rank.to_string());
         }
-        // Standard output belongs to the program, so the command's output is discarded.
+        // Standard output belongs to the program.
         command.arg("--").arg(directory).stdin(Stdio::null()).stdout(Stdio::null());
         command
     }
@@ -75,8 +73,7 @@ pub fn check(dir: &Path) -> Result<(), Failure> {
         Ok(_) if !dir.is_dir() => {
             Err(Failure::new(format!("--dataset {}: it is not a directory", dir.display())))
         }
-        // Another rank may be creating the dataset at this moment, so files of a dataset are
-        // allowed.
+        // Another rank may be creating the dataset at this moment.
         Ok(_) => match foreign(dir).map_err(Failure::new)? {
             Some(found) => Err(Failure::new(format!(
                 "--dataset {}: it is not a dataset, and not empty: it has {}",
@@ -89,17 +86,16 @@ pub fn check(dir: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Chooses a different output for each rank if the user named none, because the ranks on one
-/// machine are often started in the same directory.
+/// Each rank gets another output, because the ranks on one machine are often started in the same
+/// directory.
 pub fn choose_output(recording: &mut Recording) {
     if let (None, Some(job)) = (&recording.output, recording.job()) {
         recording.output = Some(PathBuf::from(format!("counterpoint.rank{}.cpt", job.rank)));
     }
 }
 
-/// Adds the whole profile to the dataset, unless `running`, the number of processes that are still
-/// recording, is above 0. `shown` is the profile's path as the user typed it. Errors are only
-/// printed, because the program has run and its profile exists.
+/// `running` is the number of processes that still record. `shown` is the profile's path as the
+/// user typed it. Errors are printed and not returned, because the profile exists.
 pub fn add(dir: &Path, mut adding: Command, shown: &Path, running: usize) {
     let later = || {
         let (shown, dir) = (shown.display(), dir.display());

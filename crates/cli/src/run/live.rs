@@ -6,12 +6,11 @@
 //!  program ─► its output ─► a file without a name ─► the terminal, when the view has ended
 //! ```
 //!
-//! The view ends when the user types `q` or when the program ends. Ctrl-C reaches the program, as
-//! it does without a view. What the program writes to the terminal would disturb the view. So it is
-//! first written to a file, and is shown when the view has ended. If the program's input is the
-//! terminal, the program gets an empty input instead, because the view reads the keyboard.
+//! Ctrl-C reaches the program, as it does without a view. The program's output would disturb the
+//! view, so it goes to a file first. If the program's input is the terminal, the program gets an
+//! empty input instead, because the view reads the keyboard.
 //!
-//! The view runs in a separate thread, which receives no signals and never waits for the program.
+//! The view runs in a separate thread, which receives no signals.
 
 mod output;
 mod screen;
@@ -34,25 +33,21 @@ pub use output::Redirected;
 
 /// The shortest time between two drawings of the view.
 const LEAST: Duration = Duration::from_secs(1);
-/// After its work, the view pauses for at least this many times the processor time of the work.
+/// After its work, the view pauses for this many times the processor time of the work, or longer.
 const PAUSE: u32 = 150;
-/// The fraction of the time that may be spent on reading calls. The time for opening the profile
-/// and drawing the view is not included.
+/// The fraction of the time for reading calls. Opening the profile and drawing the view are not
+/// included.
 const READING: f64 = 0.003;
-/// Before the first drawing, reading calls may take this long, even if that exceeds [`READING`], so
-/// that the view is not empty.
+/// Before the first drawing, reading calls may take this long, so that the view is not empty.
 const FIRST: Duration = Duration::from_millis(4);
 /// The time between two checks of the keyboard, the size of the terminal and the program's output.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A view that is prepared before the program starts. [`Prepared::begin`] makes it a [`Running`]
-/// view.
 pub struct Prepared {
     screen: Screen,
     output: Output,
 }
 
-/// A view that is on the screen.
 pub struct Running {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -73,13 +68,12 @@ impl Prepared {
         Ok(Self { screen, output: Output::new().map_err(failed)? })
     }
 
-    /// Redirects the input and output that new processes inherit, so that they do not disturb the
-    /// view. The redirection ends when the result is dropped.
+    /// Redirects the input and output that new processes inherit, until the result is dropped.
     pub fn redirect(&self) -> Redirected {
         self.output.redirect()
     }
 
-    /// Shows the view of the recording in `directory`. `name` is the program's name.
+    /// `name` is the program's name.
     ///
     /// # Errors
     /// Returns an error if no thread can be started.
@@ -87,8 +81,7 @@ impl Prepared {
         let is_over = Arc::new(AtomicBool::new(false));
         let told = is_over.clone();
         let builder = std::thread::Builder::new().name("cpt-live".to_owned());
-        // A signal must interrupt the main thread, which waits for the program. So all signals are
-        // blocked in the new thread from its beginning.
+        // A signal must interrupt the main thread, which waits for the program.
         let before = super::sampler::block_signals();
         let thread = builder.spawn(move || show(self, &directory, &name, &told));
         // SAFETY: `block_signals` filled the set with this thread's mask.
@@ -106,8 +99,7 @@ impl Running {
     fn finish(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
-            // A panic in the view's thread is ignored, because the terminal was restored when the
-            // view was dropped.
+            // A panic in the view's thread is ignored: the terminal is restored.
             let _ = thread.join();
         }
     }
@@ -119,7 +111,6 @@ impl Drop for Running {
     }
 }
 
-/// Shows the view until the program ends or the user leaves the view.
 fn show(prepared: Prepared, directory: &std::path::Path, name: &str, is_over: &AtomicBool) {
     let Prepared { screen, mut output } = prepared;
     let begun = Instant::now();
@@ -149,7 +140,6 @@ fn show(prepared: Prepared, directory: &std::path::Path, name: &str, is_over: &A
             }
         }
     }
-    // From here on, the program's output is shown on the terminal again.
     while !over() {
         output.pass_on();
         std::thread::sleep(LOOK);
@@ -157,10 +147,9 @@ fn show(prepared: Prepared, directory: &std::path::Path, name: &str, is_over: &A
     output.pass_on();
 }
 
-/// Adds the new calls of the recording to `live`. Stops when this has taken the processor time
-/// `may`. The time that it took is added to `spent`.
+/// Stops when reading has taken the processor time `may`.
 fn read(directory: &std::path::Path, live: &mut Live, may: Duration, spent: &mut Duration) {
-    // If the recording cannot be opened at this moment, it may be readable the next time.
+    // The next try may succeed.
     let Ok(profile) = Profile::open(directory) else { return };
     let before = thread_cpu_ns();
     let taken = || Duration::from_nanos(thread_cpu_ns().saturating_sub(before));

@@ -6,11 +6,9 @@
 //!  -e {a,b},{c}   ──► {a,b} {c}            one pass per group
 //! ```
 //!
-//! If there is room, each set also gets task-clock, so that all passes have one counter in common.
-//! All counters are chosen and tried before the first pass starts. If the program does not end with
-//! status 0 in a pass, no further pass is started. If a signal that ends a command (such as SIGINT)
-//! arrives while the program does not run and passes are left, at most one more pass is started,
-//! and then that signal ends `run`.
+//! If there is room, each set also gets task-clock, so that passes can be compared. If the program
+//! does not end with status 0 in a pass, no further pass is started. A signal that ends a command
+//! (such as SIGINT) also ends the series of passes after the current or the next pass.
 
 use std::ffi::OsString;
 use std::fs;
@@ -39,10 +37,8 @@ use crate::prepare::{
     place, refused, resolve, system_wide,
 };
 
-/// The counter that every pass has if possible, so that passes can be compared.
 const ANCHOR: &str = "task-clock";
 
-/// The settings that all passes share.
 struct Work {
     sets: Vec<Vec<Counter>>,
     beside: Vec<Counter>,
@@ -81,7 +77,7 @@ pub fn main(
         let status = match (status, last) {
             (Ok(status), _) => status,
             (Err(failure), None) => return Err(undone(failure)),
-            // A later pass could not be started. The earlier passes are kept.
+            // The earlier passes are kept.
             (Err(failure), Some(status)) => {
                 say!("pass {number} of {}: could not be started", work.sets.len());
                 finish(sampler, &directory, status, args);
@@ -102,7 +98,7 @@ pub fn main(
             not_run();
             break;
         }
-        // A signal is meant for the whole command, also if the program handled it and ended well.
+        // A signal is meant for the whole command, also if the program ended with status 0.
         let told = SIGNALLED.load(Ordering::SeqCst);
         if told != 0 && number < of as u32 {
             say!("{here}: was the last one, because of signal {told}");
@@ -123,8 +119,7 @@ fn finish(sampler: Option<Sampler>, directory: &Path, status: ExitStatus, args: 
     say::<true>(closed, directory, args);
 }
 
-/// Chooses and checks the counters of all passes before anything is created. Returns the settings
-/// of all passes.
+/// Runs before anything is created.
 fn choose(args: &Args, passes: u32) -> Result<Work, Failure> {
     let machine = Machine::here();
     let (option, typed) = match args.recording.events.is_empty() {
@@ -148,7 +143,7 @@ fn choose(args: &Args, passes: u32) -> Result<Work, Failure> {
     Ok(Work { sets, beside, infos, metrics })
 }
 
-/// Returns the variable that names the processor's counters, and its list. Variables for other
+/// Returns the variable that names the processor's counters, and its value. Variables for other
 /// devices are not used, because all counters of such a device are read at once.
 fn of_variable() -> Option<(String, String)> {
     let processor = KINDS.iter().find(|kind| kind.counted_by == CountedBy::Processor)?;
@@ -187,8 +182,7 @@ fn divide(
     Ok(sets)
 }
 
-/// Adds [`ANCHOR`] to the sets that do not have it, if neither the set nor the profile gets too
-/// many counters.
+/// Keeps the limits on the number of counters.
 fn anchor(sets: &mut [Vec<Counter>], resolver: &Resolver, machine: &Machine) {
     let Ok(anchor) = resolve("-e", ANCHOR, resolver, machine) else { return };
     let [anchor] = anchor.as_slice() else { return };
@@ -205,7 +199,6 @@ fn anchor(sets: &mut [Vec<Counter>], resolver: &Resolver, machine: &Machine) {
     }
 }
 
-/// Makes the profile that contains the passes.
 fn begin(
     recording: &Recording,
     work: &Work,
@@ -228,7 +221,6 @@ fn begin(
     Ok(clock)
 }
 
-/// Runs one pass: makes its profile, runs the program, and finishes the profile.
 #[expect(clippy::too_many_arguments, reason = "all of them differ between passes")]
 fn one(
     args: &Args,

@@ -2,10 +2,9 @@
 //! written to `tracks/run`.
 //!
 //! A thread of `run` reads the counters before the program starts, then at start + n × interval,
-//! and once more after the program has ended. These times are absolute, so they do not drift. If
-//! the thread misses a time, the sample is skipped and not taken later. The difference between the
-//! first and the last sample is the count of the whole run, even if samples between them are
-//! missing.
+//! and once more after the program has ended. The times are absolute, so they do not drift. A
+//! missed sample is not taken later. The difference between the first and the last sample is the
+//! count of the whole run.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -20,32 +19,26 @@ use record::{ClockKind, Snapshot};
 
 use crate::failure::Failure;
 
-/// The shortest time between two writes of samples to the profile. If `run` is killed, at most the
-/// samples of this time and of one interval are lost.
+/// The time between two writes of samples to the profile. If `run` is killed, the samples since the
+/// last write are lost.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// A thread that takes samples until [`Self::finish`] is called.
 pub struct Sampler {
     tell: Sender<Told>,
     thread: JoinHandle<Option<String>>,
 }
 
-/// A message to the sampling thread.
 enum Told {
-    /// From now on, only the sampling thread writes the manifest, until `finish` is called.
+    /// From now on, the sampling thread may write the manifest.
     ManifestIsFree,
     Stop,
 }
 
-/// The counters to sample, and the settings for sampling.
 pub struct Wanted {
-    /// The counters, sorted by group. If a counter has the scope of a thread, it is a simulated
-    /// one, and it is sampled as a counter of the whole machine.
+    /// The counters, sorted by group. A counter with the scope of a thread is a simulated one.
     pub counters: Vec<Counter>,
-    /// The time between two samples.
     pub interval: Duration,
     pub clock: ClockKind,
-    /// The profile's directory.
     pub directory: PathBuf,
 }
 
@@ -53,8 +46,7 @@ impl Sampler {
     /// Opens the counters and takes the first samples before it returns.
     ///
     /// # Errors
-    /// Returns an error if a counter cannot be opened (although [`machine::check`] could open it),
-    /// or if the thread cannot be started.
+    /// Returns an error if a counter cannot be opened, or if the thread cannot be started.
     pub fn start(wanted: Wanted, writer: TracksWriter) -> Result<Self, Failure> {
         let (tell, told) = channel();
         let (ready, is_ready) = channel();
@@ -85,21 +77,20 @@ impl Sampler {
     }
 
     /// Allows the sampling thread to write the manifest until `finish` is called; no other thread
-    /// does so meanwhile. After a second or more, the thread adds a snapshot of the clocks to the
-    /// manifest. With it, ticks can be converted to ns even if `run` is killed.
+    /// may do so meanwhile. It adds a snapshot of the clocks, with which ticks can be converted to
+    /// ns even if `run` is killed.
     pub fn manifest_is_free(&self) {
         let _ = self.tell.send(Told::ManifestIsFree);
     }
 
-    /// Takes the last samples and ends the thread. Returns the first error that occurred, if any.
+    /// Returns the first error, if any.
     pub fn finish(self) -> Option<String> {
         let _ = self.tell.send(Told::Stop);
         self.thread.join().unwrap_or_else(|_| Some("the sampler's thread has ended".to_owned()))
     }
 }
 
-/// Blocks all signals in this thread, because the main thread handles them. Returns the set of
-/// signals that were blocked before.
+/// The main thread handles signals. Returns the signals that were blocked before.
 pub(super) fn block_signals() -> libc::sigset_t {
     // SAFETY: zeros are values of sets, and both sets outlive the calls.
     unsafe {
@@ -111,14 +102,12 @@ pub(super) fn block_signals() -> libc::sigset_t {
     }
 }
 
-/// A group of counters, and the CPUs on which it is opened.
 struct Unit {
     plan: Plan,
-    /// The CPUs; `None` for a group of simulated counters, which belong to the whole machine.
+    /// `None` for simulated counters, which belong to the whole machine.
     cpus: Option<Vec<u32>>,
 }
 
-/// Makes a plan for each group of the counters.
 fn units(counters: &[Counter]) -> Vec<Unit> {
     let groups = counters.chunk_by(|a, b| a.group == b.group);
     let unit = |group: &[Counter]| {
@@ -133,12 +122,11 @@ fn units(counters: &[Counter]) -> Vec<Unit> {
     groups.filter_map(unit).collect()
 }
 
-/// A group of counters that is open on one CPU (or on the whole machine).
 struct Open<'a> {
     plan: &'a Plan,
     scope: Scope,
     counters: ThreadCounters<'a>,
-    /// The numbers of the series in the track, one for each counter.
+    /// The series in the track, one for each counter.
     series: Vec<u32>,
 }
 
@@ -186,8 +174,7 @@ fn describe(writer: &mut TracksWriter, open: &mut [Open<'_>], wanted: &Wanted) {
     }
 }
 
-/// Takes samples until the thread is told to stop. Returns the first error of writing. Sampling
-/// continues after such an error.
+/// Returns the first error of writing. Sampling continues after such an error.
 fn sample(
     writer: &mut TracksWriter,
     open: &mut [Open<'_>],
@@ -226,8 +213,6 @@ fn sample(
             }
         }
         trouble = trouble.and(read(writer, flush));
-        // The next sample is taken at the next time that is still in the future. Earlier times were
-        // missed.
         let late = Instant::now().saturating_duration_since(next).as_nanos();
         let steps = late / wanted.interval.as_nanos() + 1;
         next += wanted.interval * u32::try_from(steps).unwrap_or(u32::MAX);
@@ -235,8 +220,7 @@ fn sample(
     trouble.and(read(writer, true))
 }
 
-/// Adds a snapshot of the clocks to the manifest. Errors are ignored, because without this snapshot
-/// times are only less exact, and only if `run` is killed.
+/// Errors are ignored: the snapshot matters only if `run` is killed.
 fn add_snapshot(wanted: &Wanted) {
     let Ok(mut manifest) = Manifest::read(&wanted.directory) else { return };
     manifest.snapshots.push(Snapshot::take(wanted.clock).into());
@@ -252,12 +236,9 @@ fn read_all(
     let mut result = Ok(());
     for unit in open {
         let before = clock.begin();
-        // An error needs no handling: a value that cannot be read is missing in `readings`, and a
-        // sample without a value is written.
+        // After an error, a sample without a value is written.
         let _ = unit.counters.read(readings);
         let after = clock.end().0;
-        // The counters were read between the two clock readings, so the middle between them is the
-        // best estimate of the time.
         let time = (before + after.saturating_sub(before) / 2) as i64;
         for (i, series) in unit.series.iter().enumerate() {
             let reading = || {

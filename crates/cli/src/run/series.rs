@@ -1,5 +1,4 @@
-//! `run --repeat`: runs one program several times, or two programs alternately. Each run is a new
-//! process with its own profile.
+//! `run --repeat`: runs one program several times, or two programs alternately, in new processes.
 //!
 //! ```text
 //!  warm-up   A B          once each, recorded and thrown away
@@ -7,18 +6,16 @@
 //!  round 2   A B          ↓ time
 //! ```
 //!
-//! The state of a machine changes within seconds (frequency, load, contents of caches). Most of
-//! this state is the same for two consecutive runs. Because the order is random, the state favours
-//! neither program over many rounds. When all runs of A were made before all runs of B, one verdict
-//! in four was wrong (docs/diff.md).
+//! The state of a machine (frequency, load, caches) changes within seconds. Consecutive runs find
+//! nearly the same state, and the random order favours neither program. When all runs of A were
+//! made before all runs of B, one verdict in four was wrong (docs/diff.md).
 //!
-//! The warm-up follows a fixed rule, which does not depend on the data: `--warm-up` runs of each
-//! program (by default 1) before the first round, so that its files are in memory. Within a run, no
-//! calls are left out, because the first iterations hardly change the compared statistics.
+//! The warm-up does not depend on the data: `--warm-up` runs of each program, so that its files are
+//! in memory. Within a run, no calls are left out, because the first iterations hardly change the
+//! compared statistics.
 //!
-//! The series ends early if a program does not end with status 0, or if `run` receives a signal
-//! that ends a command (such as SIGINT). The rounds that were complete by then can still be
-//! compared.
+//! The series ends early if a program does not end with status 0, or if a signal arrives that ends
+//! a command (such as SIGINT). The complete rounds can still be compared.
 
 use std::ffi::OsString;
 use std::fs;
@@ -46,9 +43,8 @@ use crate::terminal::{note, say};
 use crate::view::open::typed;
 use crate::view::units::{plural, time};
 
-/// The path of a series if the user names none.
 const DEFAULT_SERIES: &str = "counterpoint.series";
-/// The name of a warm-up's profile, which exists only until the warm-up ends.
+/// A warm-up's profile is removed when the warm-up ends.
 const WARM_UP: &str = "warm-up";
 
 /// Several runs.
@@ -72,12 +68,10 @@ pub struct Repeat {
     pub seed: Option<u32>,
 }
 
-/// A command, split into words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words(Vec<String>);
 
-/// Splits a command into words, nearly as a shell does. Unquoted characters for variables, patterns
-/// and the like are an error.
+/// Splits a command into words, nearly as a shell does.
 fn words(text: &str) -> Result<Words, String> {
     let mut all = Vec::new();
     let mut word: Option<String> = None;
@@ -124,9 +118,7 @@ impl Program {
     }
 }
 
-/// The reason why a series ended before its last round was complete.
 enum Ended {
-    /// A program ended with this status.
     Program(ExitStatus),
     /// `run` received this signal, and the program ended with status 0.
     Signal(i32),
@@ -141,15 +133,13 @@ impl Ended {
     }
 }
 
-/// Runs the series. The exit status is 0 if all rounds are complete. Otherwise, this process ends
-/// with the status or signal that ended the series.
+/// If a round is missing, this process ends with the status or signal that ended the series.
 pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, Failure> {
     let mut programs = vec![Program::new(Side::A, args.command.clone())?];
     if let Some(Words(words)) = &args.repeat.against {
         programs.push(Program::new(Side::B, words.iter().map(OsString::from).collect())?);
     }
-    // If the counters or plugins cannot be recorded, `choose` fails here, before anything is
-    // created.
+    // Wrong counters or plugins fail here, before anything is created.
     choose(&args.recording, &args.beside.system, Origin::Run, &Machine::here())?;
     let output = args.recording.output.as_deref().unwrap_or(Path::new(DEFAULT_SERIES));
     let directory = place(output)?;
@@ -199,8 +189,7 @@ pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, 
     })
 }
 
-/// Whether `series` is still at the path `directory`. Somebody may have moved it and created
-/// another series there.
+/// Somebody may have moved the series and created another one there.
 fn is_at(series: &Series, directory: &Path) -> bool {
     let found = Dir::open(directory).and_then(|root| Series::read_in(&root));
     found.is_ok_and(|found| found.id == series.id)
@@ -224,7 +213,7 @@ fn plan(args: &Args, rounds: u32, programs: &[Program]) -> Result<Series, Failur
     })
 }
 
-/// Runs the warm-up and all rounds. Returns `None` if all rounds are complete.
+/// `None` if all rounds are complete.
 fn all(
     args: &Args,
     series: &Series,
@@ -284,8 +273,7 @@ fn all(
     Ok(None)
 }
 
-/// Returns the reason to end the series after a program ended with `status`; `None` if the series
-/// continues.
+/// `None` if the series continues.
 fn why_ended(status: ExitStatus) -> Option<Ended> {
     // A program may have handled a signal and ended with status 0. The signal still ends the
     // series.
@@ -296,7 +284,6 @@ fn why_ended(status: ExitStatus) -> Option<Ended> {
     }
 }
 
-/// Records one run: makes its profile, runs the program, and finishes the profile.
 fn one(
     args: &Args,
     program: &Program,
@@ -324,7 +311,7 @@ fn one(
     let trouble = sampler.and_then(Sampler::finish);
     let mut manifest = running.manifest;
     if is_sampled {
-        // The sampler has added a snapshot to the manifest, so the manifest is read again.
+        // The sampler may have added a snapshot to the manifest.
         manifest = Manifest::read(directory).unwrap_or(manifest);
     }
     let closed = close(directory, manifest, status, trouble);

@@ -9,12 +9,11 @@ use profile::drain::Drain;
 
 use super::begin::{exit_of, wait_for};
 
-/// The address of a counter in the pool. It counts the full pages that the program's threads have
-/// offered for draining (being moved to the profile). The handler of SIGCHLD uses it.
+/// A counter in the pool of full pages that the program's threads have offered. The handler of
+/// SIGCHLD uses it.
 static OFFERS: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Waits for the end of the child `pid`. Meanwhile, appends full pages of the pool to the profile
-/// in `directory`. No file becomes longer than `longest` bytes.
+/// No file becomes longer than `longest` bytes.
 ///
 /// # Errors
 /// Returns the errors of [`wait_for`].
@@ -29,8 +28,8 @@ pub fn wait_and_drain(
     OFFERS.store(std::ptr::from_ref(drain.offers()).cast_mut(), Ordering::SeqCst);
     handle_children(Some(note));
     let status = loop {
-        // The number of offers is read first. If a page is offered after that, or a child ends (then
-        // `note` increases the number), the number differs from `seen`, and `drain.wait` returns.
+        // The number is read first. If a page is offered or a child ends after that, `drain.wait`
+        // returns.
         let seen = drain.offers().load(Ordering::SeqCst);
         drain.take_all();
         match exit_of(pid) {
@@ -46,8 +45,7 @@ pub fn wait_and_drain(
     status
 }
 
-/// Whether this process can run on another processor while the program runs. On a single processor,
-/// draining pages would only take time from the program.
+/// On a single processor, draining would only take time from the program.
 fn has_processors() -> bool {
     // SAFETY: zeros are a value of the set, and the kernel writes no more bytes than the size that
     // is passed.
@@ -59,8 +57,7 @@ fn has_processors() -> bool {
     }
 }
 
-/// The handler of SIGCHLD. It increases the counter of offers. This ends `drain.wait`, even if that
-/// call has not begun yet.
+/// Ends `drain.wait`, even if that call has not begun yet.
 extern "C" fn note(_: i32) {
     let offers = OFFERS.load(Ordering::SeqCst);
     // SAFETY: `OFFERS` is set before the handler is installed, to a word of the pool, which is

@@ -54,13 +54,13 @@ pub enum Plan {
     /// rustc makes no code, or only code that rustc or cargo itself runs (procedural macros and
     /// build scripts).
     Nothing,
-    /// rustc makes code, but the code cannot be instrumented for this reason.
+    /// The code cannot be instrumented for this reason.
     Cannot(&'static str),
     Compile,
 }
 
 impl Line {
-    /// Reads a command line. Returns an error only if a file with arguments cannot be read.
+    /// Returns an error if a file with arguments cannot be read.
     pub fn read(words: &[OsString]) -> io::Result<Self> {
         let mut all: Vec<OsString> = Vec::new();
         for word in words {
@@ -136,7 +136,6 @@ impl Line {
         self.values("--emit").next().is_some()
     }
 
-    /// Decides whether the crate of this command line is instrumented.
     pub fn plan(&self) -> Plan {
         let types = self.types();
         let emits: Vec<String> = self.values("--emit").collect();
@@ -186,12 +185,10 @@ impl Line {
         self.types().iter().any(|kind| ["bin", "cdylib", "dylib"].contains(&kind.as_str()))
     }
 
-    /// Returns the linker that rustc would start.
     pub fn linker(&self) -> OsString {
         self.codegen("linker").unwrap_or_else(|| "cc".to_owned()).into()
     }
 
-    /// Returns the archives that rustc makes.
     pub fn archives(&self) -> Vec<PathBuf> {
         let folder = self.values("--out-dir").next_back().unwrap_or_else(|| ".".to_owned());
         let stem =
@@ -208,9 +205,9 @@ impl Line {
         endings.map(|ending| Path::new(&folder).join(format!("{stem}.{ending}"))).collect()
     }
 
-    /// Returns the arguments of the first step, in which rustc compiles the crate and also writes
-    /// its LLVM IR. Options that are replaced are left out: the linker, and options that make
-    /// several objects of a crate.
+    /// Returns the arguments with which rustc compiles the crate and also writes its LLVM IR.
+    /// Options that are replaced are left out: the linker, and options that make several objects of
+    /// a crate.
     pub fn first(&self) -> Vec<OsString> {
         let mut words = Vec::new();
         for (name, whole, value) in &self.words {

@@ -20,7 +20,6 @@ pub struct Llvm {
     host: String,
 }
 
-/// Asks rustc for its LLVM version and its host.
 pub fn llvm(rustc: &OsStr) -> Result<Llvm, Failure> {
     let failed = |why: &dyn std::fmt::Display| {
         Failure::new(format!("{} -vV: {why}", rustc.to_string_lossy()))
@@ -33,14 +32,13 @@ pub fn llvm(rustc: &OsStr) -> Result<Llvm, Failure> {
     Ok(Llvm { version, host: line("host: ").unwrap_or_default().to_owned() })
 }
 
-/// A program that compiles LLVM IR to an object.
 pub enum Assembler {
     Clang(PathBuf),
     Llc(PathBuf),
 }
 
 impl Assembler {
-    /// Makes the assembler from the values that [`Self::kind`] and [`Self::program`] returned.
+    /// Makes the assembler from the values of [`Self::kind`] and [`Self::program`].
     pub fn new(kind: &str, program: PathBuf) -> Self {
         if kind == "llc" { Self::Llc(program) } else { Self::Clang(program) }
     }
@@ -59,8 +57,8 @@ impl Assembler {
     }
 
     fn command(&self, triple: &str, output: &Path) -> Command {
-        // No options are needed for the processor, its features, frame pointers and unwind tables,
-        // because the functions in the IR have attributes for them.
+        // The processor, its features, frame pointers and unwind tables are attributes of the
+        // functions in the IR.
         match self {
             Self::Clang(program) => {
                 let flags = [format!("--target={triple}"), "-O2".into(), "-fPIC".into()];
@@ -98,24 +96,21 @@ pub fn assembler(rustc: &OsStr, llvm: &Llvm) -> Result<Assembler, String> {
     ))
 }
 
-/// The name of the file to which the command in place of the linker writes its messages. rustc does
-/// not show what its linker prints.
+/// The command in place of the linker writes its messages to this file.
 const NOTES: &str = "notes";
 
-/// Writes a line to the file that [`notes`] reads.
 pub fn note(folder: &Path, line: &str) {
     let file = fs::OpenOptions::new().create(true).append(true).open(folder.join(NOTES));
     let _ = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
 }
 
-/// Returns the lines that [`note`] has written.
 pub fn notes(folder: &Path) -> Vec<String> {
     let text = fs::read_to_string(folder.join(NOTES)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// Compiles the instrumented IR of a crate to an object, in the `folder` with the crate's IR. If
-/// the folder already contains this object, it is returned.
+/// Compiles the instrumented IR to an object in the `folder` with the IR, unless the object exists
+/// already.
 fn object(folder: &Path, name: &str, assembler: &Assembler) -> Result<Option<PathBuf>, String> {
     let object = folder.join("instrumented.o");
     if object.is_file() {
@@ -146,7 +141,6 @@ fn object(folder: &Path, name: &str, assembler: &Assembler) -> Result<Option<Pat
     Ok(Some(object))
 }
 
-/// Returns the target triple that is named in the IR.
 fn triple(text: &[u8]) -> Option<String> {
     let mut lines = text.split(|byte| *byte == b'\n');
     let line = lines.find_map(|line| line.strip_prefix(b"target triple = \""))?;

@@ -12,11 +12,10 @@ use profile::Origin;
 
 use crate::prepare::{self, Chosen, Recording};
 
-/// Returns the counters of `recording` that work on this machine. Leaves out names that this
-/// machine does not know, counters that do not open or do not count, and counters of whole
-/// packages. If the other counters cannot be counted together, leaves out counters from the end of
-/// the list until they can, or with `--multiplex` divides them into groups. Adds a note for each
-/// counter that is left out.
+/// Returns the counters of `recording` that work on this machine. Leaves out unknown names,
+/// counters that do not open or count, and counters of whole packages. If the others cannot be
+/// counted together, leaves out the last ones, or with `--multiplex` divides them into groups. Each
+/// counter that is left out has a note.
 pub fn counters_of(
     recording: &Recording,
     resolver: &Resolver,

@@ -89,8 +89,7 @@ fn rows(
     Ok(())
 }
 
-/// Returns the ends of the interval of the number of all calls. The texts are empty if the ends are
-/// not known.
+/// Returns the ends of the interval of the number of all calls; empty if unknown.
 fn calls_within(scope: &Scope) -> [String; 2] {
     let Some(sampled) = scope.sampled.as_deref() else { return Default::default() };
     let ends = match &sampled.by_steps {

@@ -1,5 +1,5 @@
-//! Writes the statistics as one JSON document with one op per line, which `docs/schema.md`
-//! describes. A missing value is `null`, or its member is absent (`name?:` in `object!`).
+//! Writes the statistics as JSON with one op per line, which `docs/schema.md` describes. A missing
+//! value is `null`, or its member is absent (`name?:` in `object!`).
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -20,11 +20,10 @@ use crate::view::price::empty_out;
 use crate::view::sampled::{EstimatedOut, SampledOut};
 use crate::view::variables::{Subtracted, name_and_unit, scale};
 
-/// The schema of the JSON that `stats` prints.
 const STATS_SCHEMA: &str = "counterpoint.stats/1";
 
-/// A value of a variable. Values of counters are integers that can exceed 2⁵³. Durations are real
-/// numbers, because they are converted from ticks.
+/// Values of counters are integers that can exceed 2⁵³. Durations are real numbers, because they
+/// are converted from ticks.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum NumberOut {
@@ -72,8 +71,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<bool> {
         losses: losses_out(&stats.losses),
     };
     let tail = serde_json::to_string(&tail)?;
-    // The object that was begun above continues with the members of `tail`, so the opening brace of
-    // `tail` is left out.
+    // The members of `tail` continue the object that was begun above.
     writeln!(out, "\n],\n{}", tail.strip_prefix('{').unwrap_or(&tail))?;
     Ok(any_loop)
 }
@@ -84,8 +82,8 @@ fn op_out(view: &View<'_>, op: &OpStats) -> impl Serialize {
     let total = if profile.is_sampled() { estimated } else { Some(op.total_ticks) };
     object! {
         ..key: key_out(profile, op.key),
-        // Null only in a run with `--budget`: if calls were selected by thread or time, or if no
-        // call was timed.
+        // Null in a run with `--budget` if calls were selected by thread or time, or if none was
+        // timed.
         total_ns: total.map(|ticks| ticks * profile.timeline.ns_per_tick()),
         all: scope_out(view, &op.all),
         threads: op.threads.iter().map(|t| thread_out(view, t)).collect::<Vec<_>>(),
@@ -123,8 +121,7 @@ fn scope_out(view: &View<'_>, scope: &Scope) -> impl Serialize {
     let variables = scope.variables.iter().enumerate();
     object! {
         calls: if view.profile.is_sampled() { scope.counted() } else { Some(scope.calls) },
-        // The number of calls inside of other calls of the op. `calls` does not include these inner
-        // calls.
+        // Calls inside of other calls of the op, which `calls` does not include.
         inner_calls?: Some(scope.inner).filter(|n| *n > 0),
         // This member and the next two are present only in runs with `--budget`.
         timed_calls?: view.profile.is_sampled().then_some(scope.calls),
@@ -141,8 +138,7 @@ fn variable_out(view: &View<'_>, scope: &Scope, i: usize, variable: &Variable) -
     let (name, unit) = name_and_unit(view.profile, view.stats, i);
     let scale = scale(view.profile, i);
     let less = Subtracted::new(view.stats, scope, i);
-    // The mean of all calls, estimated from the timed calls, or else the mean of the recorded
-    // calls.
+    // The estimated mean of all calls, or else the mean of the recorded calls.
     let estimated = variable.mean.and(scope.estimated_mean(i)).map(|of| less.from_estimated(of));
     let all = variable.mean.map(|mean| Estimated::from(less.from(mean)));
     let mean = estimated.or(all).map(|mean| mean.times(scale));
@@ -160,7 +156,7 @@ fn variable_out(view: &View<'_>, scope: &Scope, i: usize, variable: &Variable) -
         calls: variable.calls,
         effective_calls?: variable.effective,
         mean: mean.map(|mean| mean.value),
-        // The mean with its interval. The member is absent if the mean is exact.
+        // Absent if the mean is exact.
         interval?: mean.filter(|mean| !mean.is_exact()).map(|mean| EstimatedOut::new(mean, 1.0)),
         standard_deviation: scaled(variable.standard_deviation),
         min: number(variable.min),

@@ -6,14 +6,13 @@
 //! ```
 //!
 //! A command calls [`step`] before work that may take long, and keeps the result until the work is
-//! done. The line is printed on stderr, and only if stderr is a terminal. It is erased at the end
-//! of the step and before any message. When the first text is written to stdout on a terminal, the
-//! line is erased and not drawn any more, so that it does not mix with the text. With `--quiet`,
-//! there is no line. With `--verbose`, a line with the step's duration is printed at the end of
-//! each step, even if stderr is not a terminal.
+//! done. The line is printed on stderr if that is a terminal. It is erased at the end of the step
+//! and before a message. After the first text on stdout on a terminal, it is not drawn any more, so
+//! that it does not mix with the text. With `--quiet`, there is no line. With `--verbose`, each
+//! step ends with a line about its duration, even if stderr is not a terminal.
 //!
-//! A step inside of another step is shown instead of the outer step. No step is in progress while
-//! the user's program writes to the terminal.
+//! A step inside of another step is shown instead of the outer step. No step may be in progress
+//! while the user's program writes to the terminal.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
@@ -25,29 +24,26 @@ use std::time::{Duration, Instant};
 use super::{is_quiet, is_verbose, visible};
 use crate::view::units::{bytes, grouped, shorten, time};
 
-/// The line is shown only when the outermost step has taken this time.
+/// The line is shown after this time of the outermost step.
 const SILENT: Duration = Duration::from_secs(1);
 /// The time between two drawings.
 const REDRAW: Duration = Duration::from_millis(200);
 /// The sequence that goes to the start of the line and erases the line.
 const ERASE: &str = "\r\x1b[K";
 
-/// The number of bytes that were read from files that the user named, and the number of bytes that
-/// were written to such files.
+/// Bytes of files that the user named.
 static READ: AtomicU64 = AtomicU64::new(0);
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 static STATE: Mutex<State> = Mutex::new(State { steps: Vec::new(), next: 0, since: None });
 /// Whether the line is on the terminal. It changes only while [`STATE`] is locked.
 static IS_DRAWN: AtomicBool = AtomicBool::new(false);
-/// Whether text has been written to stdout on a terminal. Then the line is not drawn any more.
+/// Whether text was written to stdout on a terminal, so that the line is not drawn any more.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
-/// The steps that are in progress.
 struct State {
-    /// The steps, from the outermost to the innermost.
+    /// From the outermost to the innermost.
     steps: Vec<Step>,
-    /// The number of the next step.
     next: u64,
     /// The start of the outermost step.
     since: Option<Instant>,
@@ -60,20 +56,18 @@ struct Step {
     amount: Amount,
 }
 
-/// The progress of a step.
 #[derive(Clone, Debug)]
 enum Amount {
     Unknown,
-    /// For a step that reads: the value of [`READ`] at its start, and the number of bytes to read.
+    /// The value of [`READ`] at the step's start, and the number of bytes to read.
     Read(u64, u64),
-    /// For a step that writes: the value of [`WRITTEN`] at its start.
+    /// The value of [`WRITTEN`] at the step's start.
     Written(u64),
-    /// For a step that processes countable things, such as calls: how many things are processed,
-    /// how many there are in all, and what they are called.
+    /// How many things are processed, how many there are, and what they are called.
     Of(Arc<AtomicU64>, u64, &'static str),
 }
 
-/// A step that is in progress. It ends when this value is dropped.
+/// A step, which ends when this value is dropped.
 #[derive(Debug)]
 #[must_use = "the step ends when this is dropped"]
 pub struct Doing {
@@ -100,8 +94,8 @@ pub fn writing(path: &Path) -> Doing {
     begin(what, Amount::Written(WRITTEN.load(Ordering::Relaxed)))
 }
 
-/// Begins a step that has to process `all` things; `things` is what they are called, such as
-/// `calls`. The caller reports to [`Doing::done`] how many of them it has processed.
+/// Begins a step that processes `all` things, which are called `things`: `calls`. The caller
+/// reports what is done to [`Doing::done`].
 pub fn step_of(what: impl Into<String>, all: u64, things: &'static str) -> Doing {
     begin(what.into(), Amount::Of(Arc::default(), all, things))
 }
@@ -122,18 +116,17 @@ pub fn end_phase() {
     drop(last);
 }
 
-/// Counts bytes that were read from a file that the user named.
+/// Counts bytes read from a file that the user named.
 pub fn read(bytes: u64) {
     READ.fetch_add(bytes, Ordering::Relaxed);
 }
 
-/// Counts bytes that were written to a file that the user named.
+/// Counts bytes written to a file that the user named.
 pub fn wrote(bytes: u64) {
     WRITTEN.fetch_add(bytes, Ordering::Relaxed);
 }
 
 impl Doing {
-    /// Adds `more` to the number of things that the step has processed.
     pub fn done(&self, more: u64) {
         self.done.fetch_add(more, Ordering::Relaxed);
     }
@@ -178,7 +171,7 @@ fn begin(what: String, amount: Amount) -> Doing {
         static THREAD: Once = Once::new();
         THREAD.call_once(|| {
             let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-            // If the thread cannot be started, there is no line, but the command works as usual.
+            // Without the thread there is no line, and the command works as usual.
             let _ = (!is_dumb).then(|| {
                 thread::Builder::new().name("progress".to_owned()).spawn(|| {
                     loop {
@@ -209,28 +202,27 @@ fn draw() {
     let _ = io::stderr().write_all(format!("{ERASE}{text}").as_bytes());
 }
 
-/// Returns the line with fewer than `columns` columns, if its prefix and the time fit. A terminal
-/// would wrap a longer line, and erasing it would leave its beginning on the screen.
+/// Returns a line with fewer than `columns` columns, if its prefix and the time fit. Erasing a
+/// wrapped line would leave its beginning on the screen.
 fn line(what: &str, far: &str, elapsed: Duration, columns: usize) -> String {
     let end = match far {
         "" => format!(": {} s", elapsed.as_secs()),
         far => format!(": {far}, {} s", elapsed.as_secs()),
     };
     let begin = "counterpoint: ";
-    // The last column is left empty. If a name is not ASCII, its characters may be two columns
-    // wide.
+    // The last column is left empty. Characters that are not ASCII may be two columns wide.
     let room = columns.saturating_sub(begin.len() + end.chars().count() + 1);
     let what = visible(what);
     let width = if what.is_ascii() { room } else { room / 2 };
     format!("{begin}{}{end}", shorten(&what, width))
 }
 
-/// Formats the progress of a step. The text is empty if the progress is not known.
+/// Formats the progress of a step; empty if unknown.
 fn far(amount: &Amount) -> String {
     match amount {
         Amount::Unknown => String::new(),
         Amount::Read(from, all) => {
-            // A command reads some files twice, so the bytes are limited to the size of all files.
+            // Some files are read twice, so the bytes are limited to the size of the files.
             let read = READ.load(Ordering::Relaxed).saturating_sub(*from).min(*all);
             format!("{} of {}", bytes(read as f64), bytes(*all as f64))
         }
@@ -245,22 +237,20 @@ fn far(amount: &Amount) -> String {
     }
 }
 
-/// Removes the line from the terminal. The caller must have locked [`STATE`].
+/// The caller must have locked [`STATE`].
 fn erase() {
     if IS_DRAWN.swap(false, Ordering::Relaxed) {
         let _ = io::stderr().write_all(ERASE.as_bytes());
     }
 }
 
-/// Erases the line if it is on the terminal, and writes `text` to stderr.
 pub fn write_in_place(text: &[u8]) {
     let _state = lock();
     erase();
     let _ = io::stderr().write_all(text);
 }
 
-/// Erases the line and does not show it again. [`super::Screen`] calls this before it writes text
-/// to stdout on a terminal.
+/// Erases the line for good. [`super::Screen`] calls this before it writes to a terminal.
 pub fn end() {
     if !IS_OVER.swap(true, Ordering::Relaxed) {
         end_phase();
@@ -282,13 +272,12 @@ mod tests {
         let far = "310 MB of 1.20 GB";
         assert_eq!(of("reading a", far, 80), "counterpoint: reading a: 310 MB of 1.20 GB, 12 s");
         assert_eq!(of("reading a.long.name", "", 32), "counterpoint: readi….name: 12 s");
-        // An escape character in a name is replaced.
         assert_eq!(of("reading \x1b[2J", "", 80), "counterpoint: reading \u{fffd}[2J: 12 s");
         for columns in 1..60 {
             let text = of("reading 漢字漢字漢字漢字漢字漢字漢字", "", columns);
             let wide = |c: char| if c.is_ascii() || c == '…' { 1 } else { 2 };
             let width: usize = text.chars().map(wide).sum();
-            // The prefix and the time are always printed, even if they need more columns.
+            // The prefix and the time may need more columns.
             assert!(width < columns.max(22), "{text}: {width} of {columns}");
         }
     }

@@ -19,7 +19,6 @@ use crate::terminal::{self, stdout, visible};
 use crate::view::rights::{Needs, confine};
 use crate::view::units::plural;
 
-/// The name of the schema of the JSON document, with its version.
 const CHECK_SCHEMA: &str = "counterpoint.trace-check/1";
 
 /// Check a trace file in Chrome JSON or Perfetto's format, whichever program wrote it.
@@ -132,8 +131,7 @@ impl FileOut {
     }
 }
 
-/// Formats a number with its noun: `1 slice`, `2 slices`, `1 name of rows`. `name` is the noun in
-/// the plural.
+/// `1 slice`, `2 slices`, `1 name of rows`. `name` is the noun in the plural.
 fn counted(count: u64, name: &str) -> String {
     let one = |word: &str| word.strip_suffix('s').unwrap_or(word).to_owned();
     match (count, name.split_once(" of ")) {

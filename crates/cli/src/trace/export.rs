@@ -140,8 +140,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes imported traces. A single trace is written as it was. If there are several traces, each
-/// of them gets separate rows.
+/// A single trace is written as it was. Several traces get separate rows.
 fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCode, Failure> {
     let traces = profile.activities().map_err(Failure::new)?;
     if traces.is_empty() {
@@ -149,7 +148,7 @@ fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCod
         return Err(Failure::new(format!("read {dir}: the imported traces are gone")));
     }
     let traces = in_order(traces);
-    // The names of the imported files are the last arguments of the command that imported them.
+    // The last arguments of `trace import` are the names of the files.
     let files = &profile.manifest.command;
     let files = files.get(files.len().saturating_sub(traces.len())..).unwrap_or_default();
     let names: Vec<String> = match files.len() == traces.len() {
@@ -184,13 +183,12 @@ fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the traces in the order in which they were imported: `chrome-10` comes after `chrome-9`.
+/// Sorts the traces in the order of their import: `chrome-10` comes after `chrome-9`.
 pub fn in_order(mut traces: Vec<Activities>) -> Vec<Activities> {
     traces.sort_by_key(|trace| (trace.name.len(), trace.name.clone()));
     traces
 }
 
-/// Prints how a timeline in Perfetto's format differs from the imported traces.
 pub fn say_changes<W>(done: &Timeline<W>) {
     match done.left_out {
         0 => {}
@@ -233,8 +231,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// Returns the format that the user asked for, or else the format that the file's name implies.
-    /// For standard output, the format is JSON.
+    /// The default follows from the file's name. For standard output, it is JSON.
     ///
     /// # Errors
     /// Returns an error if the name has none of the known extensions.
@@ -251,7 +248,6 @@ impl Ending {
         }
     }
 
-    /// Returns the kind of output, which determines how it is shown on a terminal.
     pub fn kind(self) -> Kind {
         match self {
             Self::Json => Kind::Json,
@@ -283,15 +279,15 @@ impl Args {
     }
 }
 
-/// The part of a profile that the options `--category`, `--from` and `--to` select.
+/// What `--category`, `--from` and `--to` select.
 struct Selection {
     filter: Filter,
-    /// The ids of the arrows of which both ends are written.
+    /// The arrows of which both ends are written.
     arrows: HashSet<u64>,
 }
 
 impl Selection {
-    /// Reads the profile to find out what to write. Returns `None` if everything is written.
+    /// `None` if everything is written.
     fn of(profile: &Profile, args: &Args) -> io::Result<Option<Self>> {
         let wish = args.wish();
         if wish.is_all() {
@@ -309,7 +305,6 @@ impl Selection {
     }
 }
 
-/// Prints how much the filter has left out.
 fn say_left_out(args: &Args, left_out: LeftOut) {
     if args.wish().is_all() {
         return;
@@ -323,8 +318,7 @@ fn say_left_out(args: &Args, left_out: LeftOut) {
     );
 }
 
-/// Writes the timeline, or the selected part of it, to `sink`. Returns the losses that were found
-/// while reading the profile, and how much was left out.
+/// Returns the losses that were found while reading, and how much was left out.
 fn fill(
     sink: &mut (impl TimelineSink + Send),
     profile: &Profile,
@@ -339,14 +333,12 @@ fn fill(
     Ok((found, part.finish()?))
 }
 
-/// Writes to `sink` all slices without arguments, and the time series that were not read around
-/// calls, with Kineto's names.
+/// Leaves out the arguments and the counters of calls.
 pub fn everything(sink: &mut (impl TimelineSink + Send), profile: &Profile) -> io::Result<()> {
     let args = Args { no_counter_tracks: true, no_arguments: true, ..Args::of(&profile.dir) };
     fill_all(sink, profile, &args).map(drop)
 }
 
-/// Writes the whole timeline to `sink`.
 fn fill_all(
     sink: &mut (impl TimelineSink + Send),
     profile: &Profile,
@@ -358,7 +350,7 @@ fn fill_all(
     }
 }
 
-/// Like [`fill_all`], for a profile that is not merged.
+/// The profile must not be a merged one.
 fn fill_one(
     sink: &mut (impl TimelineSink + Send),
     profile: &Profile,
@@ -370,7 +362,7 @@ fn fill_one(
         arguments: !args.no_arguments,
     };
     let traces = match profile.manifest.origin {
-        // The slices of an imported trace were converted to calls, which `export_calls` writes.
+        // The slices of an imported trace are calls of the profile.
         Origin::Import => Vec::new(),
         _ => in_order(profile.activities().map_err(io::Error::other)?),
     };
@@ -391,7 +383,7 @@ fn losses(profile: &Profile, found: &Found) -> Vec<LossCount> {
     merge_losses(known.iter().chain(found.calls.iter().flatten()).chain(&found.tracks))
 }
 
-/// Returns the facts about the profile that the output contains: the object `counterpoint`.
+/// The object `counterpoint` of the output.
 fn facts(
     profile: &Profile,
     args: &Args,
@@ -400,7 +392,6 @@ fn facts(
 ) -> io::Result<serde_json::Value> {
     let mut facts = match profile.members.is_empty() {
         true => facts::of_profile(profile, &ranks::known(profile, args), found),
-        // Each member of a merged profile has its own manifest, clock and processes.
         false => {
             let filter = part.map(|part| &part.filter);
             let mut facts = filter.unwrap_or(&Filter::default()).facts();
@@ -421,22 +412,21 @@ fn facts(
     Ok(facts)
 }
 
-/// Returns the base of the times in an exported `.json`, in ns since 1970. Returns `None` if the
-/// profile has several imported traces.
+/// The base of the times in an exported `.json`, in ns since 1970. `None` if there are several
+/// imported traces.
 pub fn json_base_ns(profile: &Profile) -> io::Result<Option<i64>> {
     if profile.manifest.origin != Origin::Import {
         return Ok(Some(chrome::write::base_time_ns(near_ns(profile))));
     }
-    // The exported file of a single imported trace has the trace's own base.
+    // A single imported trace keeps its own base.
     let traces = profile.activities().map_err(io::Error::other)?;
     let [trace] = traces.as_slice() else { return Ok(None) };
     Ok(Some(chrome::write::base_of(trace.document.get("baseTimeNanoseconds"))))
 }
 
-/// Returns a time near the times of the recording, in ns since 1970.
+/// The result is in ns since 1970.
 fn near_ns(profile: &Profile) -> i64 {
-    // The earliest time is used, because readers drop events before the base, and because the times
-    // are relative to the earliest snapshot.
+    // Readers drop events before the base, so the earliest time is used.
     let clocks = profile.snapshots.iter().map(|snapshot| snapshot.realtime_ns);
     let near_ns = clocks.chain([profile.manifest.created_unix_ns]).min().unwrap_or(0);
     i64::try_from(near_ns).unwrap_or(i64::MAX)
@@ -492,8 +482,7 @@ fn write_perfetto_calls(
     let mut noted = Noted::new(&mut writer);
     let (found, left_out) = fill(&mut noted, profile, args, part)?;
     let first = noted.first();
-    // The facts are at the end of the file, so they can include the losses that were found while
-    // calls were read.
+    // The facts are at the end of the file, so they can include losses found on the way.
     let mut facts = facts(profile, args, part, &found)?;
     facts["losses"] = facts::losses(profile, &found);
     facts["page"] = facts::page(first);

@@ -51,10 +51,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let output = &args.output;
     let failed = |e| Failure::new(format!("create {}: {e}", output.display()));
-    // An earlier profile at this path is replaced only when the new profile is complete.
     fs::create_dir_all(directory(output)).map_err(failed)?;
     let stage = Stage::create(directory(output)).map_err(failed)?;
-    // Rights are given up in a new thread, so the other threads keep their rights.
+    // Rights are given up in a new thread: the other threads keep theirs.
     let done = thread::scope(|scope| {
         let importing = scope.spawn(|| {
             confine(None, &Needs { made: Some(stage.path()), ..Needs::default() });
@@ -81,18 +80,15 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Which traces are accepted for import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// Traces of any program.
+    /// Any program may have written the trace.
     Anybodys,
-    /// Traces that Counterpoint did not write. If Counterpoint exported a trace from a profile, the
-    /// profile should be used instead, because it contains more data.
+    /// Counterpoint did not write the trace: the profile of an exported trace contains more data.
     NotOurs,
 }
 
-/// Passes on the events of a trace. Stops if the trace was written by Counterpoint and `whose` does
-/// not accept that.
+/// Stops if `whose` does not accept the trace.
 struct Accepted<'a, 'b> {
     trace: &'a mut OneTrace<'b>,
     whose: Whose,
@@ -114,7 +110,7 @@ impl EventSink for Accepted<'_, '_> {
     }
 }
 
-/// Makes a profile in `output` from traces. `shifts` are the offsets that [`shifts`] returned.
+/// `shifts` are the offsets that [`shifts`] returned.
 pub fn import(
     files: &[Input],
     output: &Path,
@@ -150,9 +146,8 @@ fn unreadable(file: &Input, error: ReadError) -> Failure {
     Failure::new(format!("read {}: {error}", file.name()))
 }
 
-/// Returns, for each file, the offset in ns that converts its times to the times of the first file.
-/// The base of a file's times may be stored after the events. Therefore, if there are several
-/// files, they are read twice.
+/// Returns, for each file, the offset in ns that converts its times to those of the first file. The
+/// base of the times may be stored after the events, so several files are read twice.
 pub fn shifts(files: &[Input]) -> Result<Vec<i64>, Failure> {
     struct Base(i64);
     impl EventSink for Base {

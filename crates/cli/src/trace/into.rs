@@ -6,10 +6,9 @@
 //!  all events ─► a part of the process for each device of the bundle, on the profile's clock
 //! ```
 //!
-//! The times in the bundle (the file of IREE's profiler) are those of `CLOCK_MONOTONIC`, and the
-//! profile's times can be converted to this clock. A dispatch of the bundle that is found in the
-//! profile does not become a second call. It is kept only for timelines, with the number of the
-//! profile's own dispatch.
+//! The times in the bundle (the file of IREE's profiler) are those of `CLOCK_MONOTONIC`. A dispatch
+//! of the bundle that is found in the profile does not become a second call: it is kept for
+//! timelines.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -35,13 +34,11 @@ use crate::view::open;
 use crate::view::rights::{Change, Needs, confine};
 use crate::view::units::plural;
 
-/// The first argument of a part of a profile (a directory of `processes`) that was made from a
-/// bundle. Such parts are recognised by it.
+/// The first argument of a part of a profile that was made from a bundle.
 const SOURCE: &str = "iree-profile";
-/// The name of the argument with the number of the profile's own dispatch.
+/// The argument with the number of the profile's own dispatch.
 const NUMBER: &str = "dispatch";
 
-/// Adds the files to the profile.
 pub fn main(files: &[Input], path: &Path) -> Result<ExitCode, Failure> {
     let root = Dir::open(path).map_err(|e| open::explain(path, e))?;
     confine(Some(&root), &Needs { change: Change::Inside, ..Needs::default() });
@@ -61,8 +58,7 @@ pub fn main(files: &[Input], path: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the parts of the profile that are to be added, one for each device of the bundle. Also
-/// returns a sentence about them.
+/// Writes one part for each device of the bundle. Also returns a sentence about the parts.
 fn write(
     profile: &Profile,
     stage: &Dir,
@@ -96,9 +92,8 @@ fn write(
     Ok((Converted::of_events(events, added.notes), said))
 }
 
-/// Finds the dispatches of the bundle's host rows in the profile, and adds to each the number of
-/// the profile's dispatch as an argument. Returns the process that has most of these dispatches,
-/// how many of them were found, and how many the bundle has.
+/// Adds the number of the profile's dispatch to each dispatch of the bundle that is found. Returns
+/// the process with most of these dispatches, how many were found, and how many the bundle has.
 fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize), String> {
     let Some(recorded) = dispatches(profile) else {
         return Err("a run with a budget recorded only some workgroups of each dispatch".to_owned());
@@ -113,8 +108,7 @@ fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize),
     let wanted: Vec<usize> = bundle.dispatches().filter(on_host).collect();
     let mut of_process: BTreeMap<usize, usize> = BTreeMap::new();
     let mut found: Vec<(usize, u64)> = Vec::new();
-    // Both lists are sorted by the begin of the dispatches. The search for a dispatch starts after
-    // the dispatch that was found last.
+    // Both lists are sorted by the begin of the dispatches.
     let mut next: HashMap<(&str, u64), usize> = HashMap::new();
     for at in &wanted {
         let slice = &bundle.slices[*at];
@@ -145,21 +139,19 @@ fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize),
     Ok((process, found.len(), wanted.len()))
 }
 
-/// Returns the number of a new part of the profile for events of devices in the process. It is the
-/// lowest number that is greater than the numbers of all such parts of this process.
+/// Greater than the numbers of the other parts of this process.
 fn free_part(profile: &Profile, process: usize) -> u32 {
     let owner = profile.processes[process].id;
     let parts = profile.processes.iter().filter(|p| p.id.owner() == Some(owner));
     parts.filter_map(|p| p.id.plugins_number()).max().map_or(0, |last| last + 1)
 }
 
-/// Receives the events of the bundle, and adds them to the trace on the profile's clock.
 struct Added<'a, 'b> {
     trace: &'a mut OneTrace<'b>,
     profile: &'a Profile,
     process: usize,
     first_part: u32,
-    /// The number of the row for each of the bundle's devices, by the name of the device.
+    /// The number of the row, by the name of the device.
     rows: BTreeMap<String, i64>,
 }
 
@@ -174,8 +166,8 @@ impl<'a, 'b> Added<'a, 'b> {
             return *row;
         }
         let index = self.first_part + self.rows.len() as u32;
-        // Conversions of plugins' events use one block of numbers for each process of the profile,
-        // so the block after these blocks is free.
+        // Each process of the profile has a block of numbers for plugins' events. The next block is
+        // free.
         let block = self.profile.processes.len() as i64;
         let row = PLUGIN_ROWS + block * i64::from(PLUGIN_PARTS) + i64::from(index);
         let number = device.rsplit(' ').next().unwrap_or_default().to_owned();
@@ -185,7 +177,7 @@ impl<'a, 'b> Added<'a, 'b> {
         row
     }
 
-    /// Names the rows of the devices after the device and the process.
+    /// Names each process of the trace after its device and `process`.
     fn name_processes(&mut self, process: &str) -> Result<(), String> {
         for (device, row) in self.rows.clone() {
             let args = json!({ "name": format!("{device} of {process}") }).to_string();

@@ -14,7 +14,6 @@ use crate::terminal::say;
 use crate::view::loops::{Loops, expensive, full_name_of};
 use crate::view::units::plural;
 
-/// Writes the hits that mode `log` recorded to `sink`.
 pub fn fill(profile: &Profile, sink: &mut impl TimelineSink) -> io::Result<()> {
     let recorded = profile.loops().map_err(io::Error::other)?;
     if recorded.events.is_empty() || !has_times(profile) {
@@ -32,15 +31,15 @@ pub fn fill(profile: &Profile, sink: &mut impl TimelineSink) -> io::Result<()> {
     let (mut all, _) = hits(&recorded.modules, &recorded.events);
     all.retain(|hit| hit.end.is_some());
     let process = |hit: &LoggedHit| recorded.modules[hit.module].process;
-    // If several hits begin at the same time, the outermost hit ends last and must come first.
+    // Of hits with the same begin, the outermost one ends last and must come first.
     all.sort_by_key(|hit| (process(hit), hit.tid, hit.begin, std::cmp::Reverse(hit.end)));
     let names: Vec<String> = all.iter().map(name).collect();
     let slice = |(hit, name)| {
         let &LoggedHit { tid, id, begin, .. } = hit;
         let at = |ticks| profile.timeline.realtime_ns(ticks);
         let start_ns = at(begin);
-        // The end is converted to ns, and not the length: if the length were rounded, the slice
-        // could end after the slice that contains it.
+        // The end is converted, and not the length: with a rounded length, the slice could end
+        // after the slice around it.
         let duration_ns = at(hit.end.unwrap_or(begin)).abs_diff(start_ns);
         LoopSlice { process: process(hit), tid, name, id, start_ns, duration_ns }
     };
@@ -49,13 +48,12 @@ pub fn fill(profile: &Profile, sink: &mut impl TimelineSink) -> io::Result<()> {
     export_loops(profile, &slices, sink)
 }
 
-/// Whether the times of loops are ticks of the same clock as the profile's times.
+/// Whether the profile's clock is that of loops, the TSC.
 fn has_times(profile: &Profile) -> bool {
     matches!(profile.manifest.clock, Clock::Tsc)
 }
 
-/// Returns the sums of all loops, for the metadata of the timeline. Returns `None` if there are no
-/// loops.
+/// `None` if there are no loops.
 pub fn facts(profile: &Profile) -> io::Result<Option<Value>> {
     let recorded = profile.loops().map_err(io::Error::other)?;
     let loops = Loops::new(profile, &recorded, &[], false);
@@ -65,7 +63,6 @@ pub fn facts(profile: &Profile) -> io::Result<Option<Value>> {
     })
 }
 
-/// Prints which loops the timeline does not show, and why.
 pub fn say_left_out(profile: &Profile) -> io::Result<()> {
     let recorded = profile.loops().map_err(io::Error::other)?;
     let of = |logged: bool| {

@@ -54,7 +54,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         Ending::Perfetto => perfetto(&args, &inputs)?,
         Ending::Json | Ending::JsonGz => chrome(&args, &inputs, ending)?,
     };
-    // If the merged trace goes to standard output, the messages must go to stderr.
+    // Standard output is for the merged trace.
     if is_standard(&args.output) {
         alignments.iter().for_each(|alignment| say!("{}", in_words(alignment)));
         return Ok(ExitCode::SUCCESS);
@@ -66,7 +66,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes Chrome JSON.
 fn chrome(args: &Args, inputs: &[Input], ending: Ending) -> Result<Vec<Alignment>, Failure> {
     confine(None, &Needs::default().output(&args.output));
     let mut files = Vec::new();
@@ -94,9 +93,8 @@ fn chrome(args: &Args, inputs: &[Input], ending: Ending) -> Result<Vec<Alignment
     Ok(alignments)
 }
 
-/// Writes Perfetto's format. In this format, a row must be described before its slices, and the
-/// slices of a row must be ordered. So the files are first imported into a temporary profile, which
-/// is then exported.
+/// In Perfetto's format, a row must be described before its slices, and its slices must be ordered.
+/// So the files are first imported into a temporary profile.
 fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
     let failed = |e: io::Error| Failure::writing(&args.output, e);
     let mut file = WholeFile::create(&args.output, Ending::Perfetto.kind()).map_err(failed)?;
@@ -116,10 +114,9 @@ fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
     Ok(alignments)
 }
 
-/// Creates a temporary directory next to the output, or among the temporary files of the system. It
-/// is removed when the returned value is dropped.
+/// The directory is removed when the returned value is dropped.
 fn beside(output: &Path) -> io::Result<Stage> {
-    // If the output is a pipe or a device, no directory can be created next to it.
+    // A pipe or a device may be in a directory such as /dev.
     Stage::create(&match std::fs::metadata(output) {
         Ok(there) if !there.is_file() => std::env::temp_dir(),
         _ if is_standard(output) => std::env::temp_dir(),

@@ -44,43 +44,37 @@ use super::labels::process_label;
 use super::units::shorten;
 use crate::failure::Failure;
 
-/// The loops of a profile, and what a view shows of them.
 pub struct Loops<'a> {
     pub profile: &'a Profile,
-    /// The modules and counts that the instrumented program recorded.
+    /// What the instrumented program recorded.
     pub recorded: &'a Recorded,
     /// The trees of functions and loops, with sums over all threads.
     pub table: LoopTable,
-    /// The dispatches of functions and loops.
     pub dispatches: Dispatches,
-    /// For each function or loop, the op that it ran in: a dispatch, or an op of a virtual machine.
+    /// The op that each function or loop ran in: a dispatch, or an op of a virtual machine.
     pub around: OpsAround,
-    /// For each module, the indices of the nodes that are shown, in the order of the rows.
+    /// The nodes of each module that are shown, in the order of the rows.
     pub rows: Vec<Vec<usize>>,
-    /// For each module, the number of nodes that are not shown because of `--top`.
+    /// The nodes of each module that `--top` leaves out.
     pub left_out: Vec<usize>,
-    /// Whether a filter chose the rows. Modules without matching rows are then hidden.
+    /// Whether a filter chose the rows; modules without rows are then hidden.
     pub is_chosen: bool,
-    /// Whether times are shown as measured, without subtracting the cost of a hit.
+    /// Times are as measured: the cost of a hit is not subtracted.
     pub raw: bool,
-    /// Machine code and compilers' texts that are shown besides the numbers.
     pub more: More,
 }
 
-/// The machine code and compilers' texts that the user asked for.
 #[derive(Default)]
 pub struct More {
-    /// The machine code of each module, if the user asks for it.
+    /// The machine code of each module, if the user asked for it.
     pub codes: Option<Vec<code::Found>>,
     pub source: bool,
     pub texts: source::Texts,
-    /// The ids and name patterns of the functions and loops whose code and texts are shown. If
-    /// there are none, an overview is shown.
+    /// Ids and name patterns of the functions and loops to show. Without any, an overview is shown.
     pub of: Vec<String>,
 }
 
 impl More {
-    /// Whether an id or pattern in `of` matches this node.
     pub fn wants(&self, tree: &LoopTree, node: &LoopNode) -> bool {
         let names = [name(tree, node), node.id.to_string()];
         let is = |wanted: &String| {
@@ -92,8 +86,7 @@ impl More {
 }
 
 impl<'a> Loops<'a> {
-    /// Builds the trees of loops. The numbers of a node are sums over the rows that threads
-    /// recorded for it.
+    /// The numbers of a node are sums over the threads.
     pub fn new(
         profile: &'a Profile,
         recorded: &'a Recorded,
@@ -126,16 +119,14 @@ impl<'a> Loops<'a> {
         }
     }
 
-    /// Returns the nodes (functions and loops) of module number `module` that the view shows, in
-    /// the order of its rows.
+    /// Returns the nodes of a module that are shown, in the order of the rows.
     pub fn chosen(&self, module: usize) -> impl Iterator<Item = &LoopNode> {
         let nodes = &self.table.modules[module].nodes;
         self.rows[module].iter().filter_map(|index| nodes.get(*index))
     }
 
-    /// Chooses the rows. `filter` is a pattern of names, `sort` is a column, and `top` is the
-    /// largest number of rows. Without `all`, functions and loops that were never entered are left
-    /// out.
+    /// Chooses rows by a pattern of names and up to `top` of them, sorted by a column. Without
+    /// `all`, what was never entered is left out.
     pub fn choose(
         &mut self,
         filter: Option<&str>,
@@ -217,7 +208,6 @@ impl<'a> Loops<'a> {
     }
 }
 
-/// Returns for each module the indices of all of its nodes.
 fn all_rows(table: &LoopTable) -> Vec<Vec<usize>> {
     table.modules.iter().map(|tree| (0..tree.nodes.len()).collect()).collect()
 }
@@ -279,8 +269,7 @@ fn name_of(entry: Option<&Entry>, id: u32) -> String {
     match (entry.kind, &entry.variable, &entry.label) {
         (Kind::Function, ..) => entry.function.clone(),
         (Kind::Loop, Some(name), _) => name.clone(),
-        // A block without a name has a number as its label. The `%` shows that this number is not
-        // an id.
+        // The label of a block without a name is a number, which `%` tells apart from an id.
         (Kind::Loop, None, Some(label)) if label.bytes().all(|b| b.is_ascii_digit()) => {
             format!("%{label}")
         }
@@ -289,13 +278,12 @@ fn name_of(entry: Option<&Entry>, id: u32) -> String {
     }
 }
 
-/// Returns the name of a function, or the name of a loop with its function, as in `matmul:k`. It is
-/// used where no heading names the function.
+/// Returns the name of a function, or the name of a loop with its function, as in `matmul:k`. For
+/// places where no heading names the function.
 pub fn full_name(tree: &LoopTree, node: &LoopNode) -> String {
     full_name_of(tree.entry(node), node.id)
 }
 
-/// Like [`full_name`], for the node with this id.
 pub fn full_name_of(entry: Option<&Entry>, id: u32) -> String {
     let name = name_of(entry, id);
     match entry {
@@ -335,8 +323,8 @@ pub fn source(tree: &LoopTree, node: &LoopNode) -> Option<String> {
     })
 }
 
-/// Returns the file and line of an entry in the source. Line 0 counts as unknown, because some
-/// compilers write it if they do not know the line.
+/// Returns the file and line of an entry in the source. Some compilers write line 0 for an unknown
+/// line.
 pub fn place(entry: &Entry) -> Option<String> {
     let line = entry.line.filter(|line| *line > 0)?;
     Some(format!("{}:{line}", entry.file.as_deref()?))
@@ -350,9 +338,9 @@ pub fn module_name(tree: &LoopTree) -> String {
     }
 }
 
-/// Returns the functions of a module that were entered, if several modules have the same file name:
-/// `add_1`, or `add_1 and 2 more`. `None` if the file name is unique, or if no function with a name
-/// was entered.
+/// If several modules have the same file name, returns the functions of this one that were entered:
+/// `add_1`, or `add_1 and 2 more`. `None` if the file name is unique, or if no function was
+/// entered.
 pub fn told_apart(loops: &Loops<'_>, tree: &LoopTree) -> Option<String> {
     const LONGEST: usize = 60;
     let same = |other: &&LoopTree| module_name(other) == module_name(tree);
@@ -370,8 +358,8 @@ pub fn told_apart(loops: &Loops<'_>, tree: &LoopTree) -> Option<String> {
     }
 }
 
-/// Returns the name of a thread, such as `worker-0 (4712)`. If `several` is set, the name of the
-/// thread's process follows.
+/// Returns the name of a thread, such as `worker-0 (4712)`. With `several`, the name of the process
+/// follows.
 pub fn thread_name(profile: &Profile, thread: LoopThread, several: bool) -> String {
     let process = profile.processes.get(thread.process);
     let known = process.and_then(|p| p.threads.iter().find(|t| t.tid == thread.tid));
@@ -385,7 +373,6 @@ pub fn thread_name(profile: &Profile, thread: LoopThread, several: bool) -> Stri
     }
 }
 
-/// Returns the process id of the profile's process number `process`.
 pub fn pid(profile: &Profile, process: usize) -> Option<u32> {
     profile.processes.get(process).map(|process| process.id.pid)
 }

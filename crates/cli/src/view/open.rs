@@ -18,15 +18,13 @@ use crate::failure::Failure;
 use crate::plugin_events::show;
 use crate::terminal::progress;
 
-/// Opens a profile for a view, without changing it. If the recording was killed, its remaining data
-/// is read where it is: the pages in its pool (the shared memory that programs record into), and
-/// the events of plugins, which are converted in memory. From then on, this thread and the threads
-/// that it starts have only the rights that the view `needs`.
+/// Opens a profile for a view, without changing it. What a killed recording left is read where it
+/// is: pages in its pool (the shared memory that programs record into) and events of plugins. From
+/// then on, this thread and the threads that it starts have only the rights that the view `needs`.
 pub fn open(dir: &Path, needs: &Needs<'_>) -> Result<Profile, Failure> {
     let root = match Dir::open(dir) {
         Ok(root) => root,
-        // If the directory cannot be opened, the error from reading the manifest explains better
-        // what the directory contains.
+        // The error from reading the manifest explains better what is there.
         Err(e) => return Err(explain(dir, Manifest::read(dir).err().unwrap_or(e))),
     };
     confine(Some(&root), needs);
@@ -39,18 +37,17 @@ pub fn open(dir: &Path, needs: &Needs<'_>) -> Result<Profile, Failure> {
 pub const NOTHING: &str = "no calls were recorded; `counterpoint report` lists likely reasons";
 
 /// Whether no process has recorded anything. The first process that records makes the directory of
-/// the processes' parts. If the manifest exists, but neither this directory nor one for passes or
-/// for members of a merged profile, nothing was recorded.
+/// the parts.
 pub fn is_empty(dir: &Path) -> bool {
     let is_there = |name: &str| dir.join(name).symlink_metadata().is_ok();
     [PARTS_NAME, PASSES_NAME, MERGED_NAME].iter().all(|name| !is_there(name))
         && is_there(MANIFEST_NAME)
 }
 
-/// Returns the contents of a profile in one line, which `run` prints at its end. The line includes
-/// the command that shows the recording and, unless `has_page` is set because a page is made
-/// anyway, the option that makes a page. No call is decoded, because the numbers come from the
-/// headers of pages. `shown` is the path as the user typed it.
+/// Returns the contents of a profile in one line, which `run` prints at its end. The line has the
+/// command that shows the recording, and the option that makes a page unless `has_page` is set. No
+/// call is decoded: the numbers come from the headers of pages. `shown` is the path as the user
+/// typed it.
 pub fn in_one_line(dir: &Path, shown: &Path, has_page: bool) -> String {
     let next = |command: &str| {
         // Only `report` can make a page; `loops report` cannot.
@@ -89,8 +86,7 @@ pub fn in_one_line(dir: &Path, shown: &Path, has_page: bool) -> String {
                 (true, timed) => format!(" ({} timed)", grouped(timed.into())),
             };
             let about = if profile.estimates_calls() { "~" } else { "" };
-            // A profile has loops only if the user asked for them, so `loops report` is the right
-            // command then.
+            // A profile has loops only if the user asked for them.
             let next = next(if loops.is_some() { "loops report" } else { "report" });
             let loops = loops.map_or_else(String::new, |loops| format!("; {loops}"));
             format!(
@@ -102,13 +98,12 @@ pub fn in_one_line(dir: &Path, shown: &Path, has_page: bool) -> String {
     }
 }
 
-/// Returns the message for a profile in which nothing was recorded, with the path of the profile.
+/// The message for a profile in which nothing was recorded.
 pub fn nothing(shown: &Path) -> String {
     format!("no calls were recorded; `counterpoint report {}` lists likely reasons", typed(shown))
 }
 
-/// Returns the text that says how to get a page of the profile. The page is made in the working
-/// directory.
+/// Says how to get a page of the profile. The page is made in the working directory.
 fn page_of(shown: &Path) -> String {
     let Some(name) = shown.file_stem() else { return String::new() };
     let page = Path::new(name).with_added_extension("html");
@@ -127,8 +122,8 @@ pub fn typed(path: &Path) -> String {
     }
 }
 
-/// Returns the number of time series that plugins have recorded. Some plugins record only counters
-/// over time and no calls.
+/// Returns the number of time series of plugins. Some plugins record only counters over time and no
+/// calls.
 pub fn series_of_plugins(profile: &Profile) -> u128 {
     let of_plugins = profile.tracks.iter().filter(|tracks| tracks.name.starts_with("plugins"));
     of_plugins.map(|tracks| tracks.series.len() as u128).sum()
@@ -141,8 +136,7 @@ fn losses(profile: &Profile) -> String {
     }
 }
 
-/// Returns a text about the hits of instrumented loops, or about the error if loops cannot be read.
-/// `None` if there are no instrumented modules.
+/// Returns the hits of loops, or the error of reading them; `None` without instrumented modules.
 fn loops(profile: &Profile) -> Option<String> {
     let loops = match profile.loops() {
         Ok(loops) => loops,
@@ -156,7 +150,6 @@ fn loops(profile: &Profile) -> Option<String> {
     })
 }
 
-/// Turns an error about a profile into a failure with a hint.
 pub fn explain(dir: &Path, error: profile::Error) -> Failure {
     let hint = match error.kind() {
         ErrorKind::NotAProfile(_) if Series::is_at(dir) => {

@@ -52,7 +52,6 @@ pub struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    /// Filters and sorts a table of ops, and keeps only its first rows.
     fn arrange(&self, table: &mut Table) -> Result<(), Failure> {
         self.keep_matching(table);
         if let Some(sort) = self.sort {
@@ -62,7 +61,6 @@ impl Chosen<'_> {
         Ok(())
     }
 
-    /// Removes the rows whose names do not match the filter.
     fn keep_matching(&self, table: &mut Table) {
         let Some(glob) = self.filter else { return };
         let Some(names) = table.columns.first().map(|column| &column.cells) else { return };
@@ -73,12 +71,11 @@ impl Chosen<'_> {
     }
 }
 
-/// The data that all formats print.
 struct View<'a> {
     profile: &'a Profile,
     trees: &'a OpTrees<'a>,
     table: &'a OpTable,
-    /// Whether values are shown as they were recorded, without subtracting what recording cost.
+    /// Values are as recorded: what recording cost is not subtracted.
     raw: bool,
     /// The names of up to [`NAMED`] rows with impossible values, with the reasons. Empty if there
     /// are no such rows.
@@ -100,15 +97,14 @@ pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure
     if profile.is_sampled() && chosen.format != Format::Json {
         return sampled::print(profile, chosen);
     }
-    // If values of a profile contradict each other, every view of this profile shows all values as
-    // they were recorded.
+    // If the values of a profile contradict each other, its views show them as recorded.
     let mut raw = chosen.raw || is_contradicted(profile);
     let mut trees = OpTrees::new(profile, raw);
     let table_of =
         |trees: &OpTrees<'_>| OpTable::new(trees, &chosen.trees, !chosen.all, chosen.by_rank);
     let mut table = table_of(&trees);
-    // In a run with a budget, only some calls were timed. Sums contain only these calls and would
-    // not match, so they are not checked.
+    // With a budget, sums contain only the timed calls and would not match, so they are not
+    // checked.
     let violations = if profile.is_sampled() { Vec::new() } else { table.violations() };
     let names = violations.iter().take(NAMED).map(|one| {
         let row = one.row.and_then(|row| table.rows.get(row));
@@ -155,8 +151,8 @@ pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the last lines of the report: what limits the program most, and how to look inside of
-/// the op that takes most of the time. Returns nothing if only a part of the ops is shown.
+/// Returns what limits the program most, and how to look inside of the op with the most time.
+/// Returns nothing if only a part of the ops is shown.
 fn last_lines(view: &View<'_>) -> Vec<(&'static str, String)> {
     let trees = &view.chosen.trees;
     let is_whole = view.chosen.filter.is_none()

@@ -1,13 +1,7 @@
-//! Gives up the rights that a command does not need, before the command reads data that somebody
-//! else wrote.
+//! Gives up the rights that a command does not need, before it reads data of somebody else.
 //!
-//! A view reads a profile and writes at most one file. Commands for traces read files, and write a
-//! file or make a profile. `recover` moves the content of a pool (the shared memory that programs
-//! record into) into its profile, and `trace import --into` adds events to a profile. `hook report`
-//! writes files and removes the profile. Each function that opens something checks what it opens;
-//! the rules here limit the damage if one of these checks is wrong. If the kernel has no Landlock
-//! (before Linux 5.13, or because it is turned off), the command keeps its rights and otherwise
-//! behaves the same.
+//! Each function that opens something checks it; the rules here limit the damage if such a check is
+//! wrong. Without Landlock (before Linux 5.13, or turned off), a command keeps its rights.
 //!
 //! | right | where |
 //! |---|---|
@@ -19,14 +13,13 @@
 //! | remove an empty directory | where such a profile or pool is |
 //! | all others: make links and devices, execute, connect | nowhere |
 //!
-//! On kernels whose Landlock rules cannot allow moving files to another directory (before Linux
-//! 5.19), every process with rules is forbidden to do so. There, the two commands that move files
-//! (`recover` and `trace import --into`) keep their rights.
+//! Before Linux 5.19, rules cannot allow moving files to another directory, and every process with
+//! rules is forbidden to do so. There, the commands that move files (`recover`, `trace import
+//! --into`) keep their rights.
 //!
 //! Views read `/proc` to find out which processes are alive, and `/sys` to find out how many
-//! threads this process may use. Landlock's rules are for directories and not for names of files.
-//! Therefore a view that writes an output could also make other files in the directory of the
-//! output.
+//! threads this process may use. Landlock's rules are for directories, not for names of files. So a
+//! view that writes an output could also make other files beside it.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,48 +37,40 @@ use crate::whole::{Written, directory, written};
 /// The files and directories that a command uses besides the profile.
 #[derive(Debug, Default)]
 pub struct Needs<'a> {
-    /// Files and directories that the command reads.
     pub reads: Vec<&'a Path>,
-    /// Whether the command may read any file that the profile names. This takes effect only if the
-    /// caller has made the profile.
+    /// Whether any file that the profile names may be read, if the caller has made the profile.
     pub named_files: bool,
-    /// The files that the command writes.
     pub outputs: Vec<PathBuf>,
     /// A directory that the command has just made. The command makes files and directories in it,
     /// and may remove it.
     pub made: Option<&'a Path>,
-    /// The changes that the command makes to the profile.
     pub change: Change,
-    /// Directories of pools that the command may delete, if they belong to the caller.
+    /// Directories of pools that may be deleted, if they belong to the caller.
     pub pools: Vec<PathBuf>,
 }
 
-/// The changes that a command makes to a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Change {
-    /// The view only reads the profile.
     #[default]
     Nothing,
-    /// The command makes, moves and removes files and directories in the profile.
+    /// Files and directories are made, moved and removed.
     Inside,
-    /// The command removes the profile.
     Remove,
 }
 
 impl<'a> Needs<'a> {
-    /// Returns the needs of a view that reads these files and prints to standard output.
+    /// The needs of a view that reads these files and prints to standard output.
     pub fn files(files: impl IntoIterator<Item = &'a PathBuf>) -> Self {
         Self { reads: files.into_iter().map(PathBuf::as_path).collect(), ..Self::default() }
     }
 
-    /// Adds an output file.
     pub fn output(self, output: &Path) -> Self {
         Self { outputs: vec![output.to_owned()], ..self }
     }
 }
 
-/// Whether the caller owns the profile's directory and manifest, and their modes do not allow
-/// everybody to write to them. Paths in such a profile may be read wherever they are.
+/// Whether the caller owns the profile's directory and manifest, and not everybody can write to
+/// them. Paths in such a profile may be read wherever they are.
 pub fn is_of_caller(profile: &Dir) -> bool {
     let user = profile::pools::user();
     let found = profile.stat().into_iter().chain(profile.look(MANIFEST_NAME));
@@ -95,20 +80,18 @@ pub fn is_of_caller(profile: &Dir) -> bool {
 /// Whether this process runs one command and then ends.
 static IS_OWN_PROCESS: AtomicBool = AtomicBool::new(false);
 
-/// Marks this process as one that runs one command and then ends, and therefore may give up its
-/// rights. Tests that run many commands in one process do not call this.
+/// Marks this process as one that may give up its rights, because it runs one command and ends.
+/// Tests, which run many commands in one process, do not call this.
 pub fn is_own_process() {
     IS_OWN_PROCESS.store(true, Ordering::Relaxed);
 }
 
-/// Gives up all rights that are not needed, for this thread and for threads that it starts from now
-/// on. `profile` is the directory of the profile that is read, if there is one.
+/// Gives up rights for this thread and for threads that it starts from now on.
 pub fn confine(profile: Option<&Dir>, needs: &Needs<'_>) {
     if !IS_OWN_PROCESS.load(Ordering::Relaxed) {
         return;
     }
-    // An error is not reported, because the user cannot do anything about a kernel without
-    // Landlock.
+    // The user cannot do anything about a kernel without Landlock.
     let _ = try_confine(profile, needs);
 }
 
@@ -117,8 +100,8 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
     let remove = AccessFs::RemoveFile | AccessFs::RemoveDir;
     let write = AccessFs::WriteFile | AccessFs::Truncate;
     let make = AccessFs::MakeReg | AccessFs::MakeDir;
-    // A kernel that does not support this right denies it to every process with rules. Therefore,
-    // on such a kernel, commands that need the right use no rules.
+    // A kernel without this right denies it to every process with rules, so commands that need it
+    // use no rules there.
     let move_files = match needs.change {
         Change::Inside => CompatLevel::HardRequirement,
         Change::Nothing | Change::Remove => CompatLevel::BestEffort,
@@ -137,8 +120,7 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
             Change::Remove => remove,
         };
         rules = rules.add_rule(PathBeneath::new(directory, read | change))?;
-        // Root may read the profile of another user. The pool of such a profile is in a directory
-        // of the profile's owner.
+        // Root may read another user's profile, whose pool is in a directory of that user.
         let owner = profile.and_then(|profile| profile.stat().ok()).map(|found| found.st_uid);
         for user in [Some(profile::pools::user()), owner].into_iter().flatten() {
             for place in places(user) {
@@ -158,8 +140,7 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
                 let replace = AccessFs::MakeReg | AccessFs::RemoveFile;
                 rules = allow(rules, &directory, replace | write | read)?;
             }
-            // With the right to call `ioctl`, the command can find out whether the file is a
-            // terminal.
+            // `ioctl` tells whether the file is a terminal.
             Ok(Written::Itself(file)) => rules = allow(rules, &file, write | AccessFs::IoctlDev)?,
             Ok(Written::Open) | Err(_) => {}
         }
@@ -180,9 +161,9 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
     rules.restrict_self().map(drop)
 }
 
-/// Allows access to a path and everything below it. A path that does not exist is skipped. The
-/// kernel refuses a rule for a file that is in no file system, such as a pipe that `/dev/fd/3`
-/// names. The refusal is ignored, because access to such a file needs no rule.
+/// Allows access to a path and what is below it. A path that does not exist is skipped. The kernel
+/// refuses a rule for a file that is in no file system, such as a pipe that `/dev/fd/3` names. The
+/// refusal is ignored, because access to such a file needs no rule.
 fn allow(
     rules: RulesetCreated,
     path: &Path,

@@ -1,6 +1,5 @@
-//! Prints statistics as text in the format of IREE's experimental call hook. The output also has
-//! what that format lacks: correct units, the standard deviation, rank correlation, and a total
-//! over threads.
+//! Prints statistics as text in the format of IREE's experimental call hook. The text also has what
+//! that format lacks: units, the standard deviation, rank correlation, and a total over threads.
 //!
 //! ```text
 //! Statistics for thread iree-worker-0 (4712), op matmul:
@@ -33,35 +32,32 @@ use super::variables::{Subtracted, VariableKind, kind, name_and_unit};
 use super::wrap::wrapped;
 use crate::terminal::visible;
 
-/// The indentation of a table of probabilities, in characters. The next constant is the width of a
-/// column of the table.
+/// The widths of the indentation and of a column in a table of probabilities, in characters.
 const TABLE_INDENT: usize = 8;
 const TABLE_CELL: usize = 3;
 
-/// What is printed, and how it is printed.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// The exponent of probabilities: a shade shows a probability raised to this power.
+    /// A shade shows a probability raised to this power.
     pub gamma: f64,
     /// Whether each heading names the op.
     pub name_op: bool,
-    /// Whether threads are named with their kernel ids.
+    /// Whether threads have their kernel ids.
     pub name_tid: bool,
-    /// Whether totals over an op's threads are shown, if there are several threads.
+    /// Whether totals over several threads are shown.
     pub totals: bool,
-    /// Whether totals are shown after the threads. Otherwise totals are shown before the threads.
+    /// Whether totals come after the threads.
     pub totals_last: bool,
-    /// Whether a value that is the same in all calls is printed in one line. The original hook
-    /// prints all of its statistics.
+    /// Whether a value that all calls share gets one line. The original hook prints all statistics.
     pub constants_short: bool,
-    /// Whether times and bytes are printed in a suitable unit, as in other views. The original hook
-    /// prints durations in microseconds.
+    /// Whether times and bytes have a suitable unit. The original hook prints durations in
+    /// microseconds.
     pub units: bool,
-    /// Whether the part of durations that is the recorder's own is printed at the end.
+    /// Whether the recorder's part of durations is printed at the end.
     pub probes: bool,
     /// Whether unusual words are avoided or explained. The original hook prints `16-ile means`.
     pub explained: bool,
-    /// The width of the lines. `None` if lines are not broken.
+    /// The width of the lines; `None` does not break them.
     pub width: Option<usize>,
 }
 
@@ -82,8 +78,7 @@ impl Default for Style {
     }
 }
 
-/// Writes the statistics of every op, in each thread or rank and in all, and the tables of
-/// conditional probabilities if `stats` has them.
+/// Writes the statistics of each op, and its tables of probabilities if `stats` has them.
 ///
 /// # Errors
 /// Fails if writing to `out` fails.
@@ -151,8 +146,7 @@ pub fn render(
     Ok(())
 }
 
-/// Returns whether one thread or rank has all calls of the op, so that no total is needed, and the
-/// words for all threads or ranks in the heading of the total.
+/// Returns whether one thread or rank has all calls of the op, and the words for all of them.
 fn of_all(op: &OpStats) -> (bool, String) {
     if !op.is_by_rank() {
         return (op.threads.len() == 1, format!("all {} threads", op.threads.len()));
@@ -211,7 +205,7 @@ fn scope(
     for (location, n) in &scope.locations {
         *nodes.entry(node_of(*location)).or_default() += n;
     }
-    // On a machine with only one NUMA node, the number of the node is not printed.
+    // The node of a machine with one NUMA node is not printed.
     let some_node = nodes.keys().any(|node| *node != 0);
     for (location, n) in &scope.locations {
         write!(out, "    {} on cpu {}", calls(*n, "call"), cpu_of(*location))?;
@@ -238,8 +232,8 @@ fn scope(
     Ok(())
 }
 
-/// Returns the name of a variable for headings. Without suitable units, the duration's name
-/// includes its unit, as in the hook's CSV.
+/// Returns the name of a variable for headings. Without units, the duration's name includes its
+/// unit, as in the hook's CSV.
 fn name(profile: &Profile, stats: &Stats, variable: usize, style: &Style) -> String {
     match kind(profile, stats, variable) {
         VariableKind::Duration if style.units => "duration".to_owned(),
@@ -305,7 +299,7 @@ fn describe(
         return line(out, style, "  ", &format!("{head} {value}{all}"));
     }
     line(out, style, "  ", &head)?;
-    // In a run with a budget, the mean over all calls is estimated from the timed calls.
+    // With a budget, the mean over all calls is estimated.
     let estimated =
         variable.mean.and(scope.estimated_mean(i)).map(|mean| less.from_estimated(mean));
     let mean = match estimated {
@@ -328,7 +322,7 @@ fn describe(
     line(out, style, "    ", &format!("{title}:{means}"))
 }
 
-/// Whether all calls have the same value of the variable, or no call has one.
+/// Whether all calls share a value, or have none.
 fn is_constant(variable: &Variable) -> bool {
     match (variable.min, variable.max) {
         (Some(min), Some(max)) => min.to_f64() == max.to_f64(),
@@ -336,13 +330,11 @@ fn is_constant(variable: &Variable) -> bool {
     }
 }
 
-/// Prints a number with its noun: `1 call`, `2 calls`. Digits are not grouped, as in the original
-/// hook.
+/// Formats `1 call` or `2 calls`. Digits are not grouped, as in the original hook.
 fn calls(n: u64, one: &str) -> String {
     format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Prints a line, broken into several lines if it does not fit into the width.
 fn line(out: &mut impl Write, style: &Style, indent: &str, text: &str) -> io::Result<()> {
     match style.width {
         Some(width) => wrapped(out, indent, text, width.max(40)),
@@ -350,7 +342,7 @@ fn line(out: &mut impl Write, style: &Style, indent: &str, text: &str) -> io::Re
     }
 }
 
-/// Prints a coefficient with two digits, or with four if it would otherwise look like 1: `0.9975`.
+/// Formats a coefficient with two digits, or with four if it would look like 1: `0.9975`.
 fn coefficient(value: f64) -> String {
     let is_perfect = |text: &str| matches!(text, "1" | "-1");
     let few = general(value, 2);
@@ -360,7 +352,6 @@ fn coefficient(value: f64) -> String {
     }
 }
 
-/// Whether any table for a pair of variables is printed.
 fn has_table(scope: &Scope, buckets: usize, style: &Style) -> bool {
     let has_room = style.width.is_none_or(|width| width_of_table(buckets) <= width);
     let varies = |i: usize| scope.variables.get(i).is_some_and(|v| !is_constant(v));
@@ -372,7 +363,7 @@ fn width_of_table(buckets: usize) -> usize {
     TABLE_INDENT + TABLE_CELL * buckets
 }
 
-/// Returns the explanation of the tables: what the cells mean, and why columns are blank.
+/// What the cells of a table mean, and why columns are blank.
 fn key(gamma: f64) -> String {
     let cells = [0.05, 0.25, 0.5, 1.0].map(|p: f64| (shade(Some(p), gamma), 100.0 * p));
     let seen = cells.iter().filter(|(shade, _)| !shade.trim().is_empty());
@@ -384,7 +375,7 @@ fn key(gamma: f64) -> String {
     )
 }
 
-/// Returns the text of a pair's correlation coefficients: `0.58 (Pearson), 0.61 (Spearman)`.
+/// Returns `0.58 (Pearson), 0.61 (Spearman)`.
 pub fn coefficients(pair: &Pair) -> String {
     let text = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), coefficient);
     format!("{} (Pearson), {} (Spearman)", text(pair.pearson), text(pair.spearman))

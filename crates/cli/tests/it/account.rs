@@ -1,5 +1,4 @@
-//! Tests docs/account.md: a slow program in Python computes the numbers of a report from an export,
-//! and the report must have the same numbers.
+//! Tests docs/account.md: a slow program in Python computes the numbers of a report from an export.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -14,8 +13,8 @@ use testkit::{CallScript, Item, ProfileScript, Random, Scratch, python};
 
 use crate::support::OFTEN_STARTED;
 
-/// Adds nested and recursive calls. Some calls are shorter than the time that recording the calls
-/// inside of them takes.
+/// Adds nested and recursive calls, some of which are shorter than the cost of recording the calls
+/// in them.
 fn nest(r: &mut Random, begin: u64, end: u64, depth: u32, into: &mut Vec<CallScript>) {
     let mut at = begin;
     while at < end && r.below(6) > 0 {
@@ -59,8 +58,7 @@ pub fn script(r: &mut Random) -> ProfileScript {
                 thread.call(call);
                 match r.below(18) {
                     0 | 1 => _ = thread.then(Item::NextPage(end, 0, end)),
-                    // A lost page causes a gap. Calls before the gap may be recorded although the
-                    // calls around them are missing.
+                    // A lost page causes a gap.
                     2 => _ = thread.then(Item::LostPage(end, 0, end)),
                     _ => (),
                 }
@@ -68,15 +66,14 @@ pub fn script(r: &mut Random) -> ProfileScript {
         }
     }
     other_source(r, &mut script);
-    // One profile of four looks as if its recording had never been finished.
+    // One profile of four is unfinished.
     if r.below(4) == 0 {
         script.manifest.state = profile::State::Recording;
     }
     script
 }
 
-/// To some processes, adds functions that contain all calls or the first calls of each thread, as
-/// if a profiler plugin had recorded these functions.
+/// To some processes, adds functions around calls, as a profiler plugin might.
 fn other_source(r: &mut Random, script: &mut ProfileScript) {
     for index in 0..script.processes.len() {
         if r.below(3) > 0 {
@@ -88,8 +85,7 @@ fn other_source(r: &mut Random, script: &mut ProfileScript) {
             .threads
             .iter()
             .map(|thread| {
-                // The first function contains all of the thread's calls. The second function ends
-                // at a time at which none of the thread's calls is running.
+                // The second function ends between two calls.
                 let middle = 1_000 + r.below(7_000);
                 let around = vec![(900 - r.below(100), 9_100 + r.below(100))];
                 let inside = |end: u64| calls_before(thread, end);
@@ -110,7 +106,7 @@ fn other_source(r: &mut Random, script: &mut ProfileScript) {
     }
 }
 
-/// Returns a time before `end` at which some of the thread's calls have ended and none is running.
+/// A time before `end` at which some calls have ended and none is running.
 fn calls_before(thread: &testkit::ThreadScript, end: u64) -> Option<u64> {
     let calls = || {
         thread.items.iter().filter_map(|item| match item {
@@ -123,7 +119,7 @@ fn calls_before(thread: &testkit::ThreadScript, end: u64) -> Option<u64> {
 }
 
 /// Writes a random profile. Some profiles have two passes (two runs of the program) with one
-/// counter each. The calls of the two passes may be the same or different.
+/// counter each.
 fn write(r: &mut Random, dir: &Path) {
     let one = script(r);
     if r.below(5) > 0 {
@@ -150,22 +146,19 @@ fn same(what: &str, found: &Value, expected: &Value) {
     assert!((a - b).abs() <= 1e-9 * b.abs().max(1.0), "{what}: {found}, numpy {expected}");
 }
 
-/// Returns whether a view shows raw values because values without the cost of recording would
-/// contradict each other.
+/// If values without the cost of recording contradict each other, views show raw values.
 fn is_contradicted(view: &Value) -> bool {
     view["losses"].as_array().unwrap().iter().any(|loss| loss["name"] == "inconsistent")
 }
 
-/// A profile, and the numbers that numpy computes for it.
 struct Judged<'a> {
     number: String,
     dir: &'a Path,
     expected: &'a Value,
-    /// Whether numpy's numbers are raw, without subtracting the cost of recording.
+    /// Whether numpy's numbers include the cost of recording.
     raw: bool,
     /// The number of the pass of each process. The first pass has the number 1.
     passes: Vec<u32>,
-    /// The number of values that were compared.
     compared: usize,
 }
 
@@ -187,16 +180,13 @@ impl<'a> Judged<'a> {
         self.compared += 1;
     }
 
-    /// Returns the name that the numpy program uses for the thread of a row or of an element of
-    /// `threads`.
+    /// The name that the numpy program uses for the thread.
     fn thread(&self, row: &Value) -> String {
         let pass = self.passes[row["process"].as_u64().unwrap() as usize];
         format!("{pass} {} {}", row["pid"], row["tid"])
     }
 
-    /// Compares `report`, also as a tree and as text, and `stats` with numpy's numbers. Returns
-    /// whether the corrected values contradict each other. In this case, views show the raw values,
-    /// which are not compared.
+    /// Returns whether the corrected values contradict each other. Then the views are not compared.
     fn all(&mut self) -> bool {
         let mut contradicted = false;
         for by in ["op", "thread", "cpu", "process"] {
@@ -237,8 +227,7 @@ impl<'a> Judged<'a> {
             }
             for counter in row["counters"].as_array().unwrap() {
                 let of = counter["name"].as_str().unwrap();
-                // If the empty calls of a counter read nothing, nothing is subtracted from the
-                // counter.
+                // If the empty calls of a counter read nothing, the counter is not corrected.
                 let faults = &expected["counters"][of];
                 self.same(&format!("by {by}: {name}: {of}"), &counter["total"], faults);
                 let with = expected["with"][of].as_u64().unwrap_or(0);
@@ -258,8 +247,7 @@ impl<'a> Judged<'a> {
         self.same("time in calls", &report["total"]["self_ns"], &sum("dispatch_ns").into());
         self.same("calls", &report["total"]["calls"], &sum("calls").into());
         let between = sum("wall_ns") - sum("dispatch_ns");
-        // If calls fill the whole life of every thread, no time is left between calls, and the
-        // value is null.
+        // Calls may fill the life of the threads. Then the value is null.
         let found = match &report["total"]["between_ns"] {
             Value::Null => &json!(0),
             found => found,
@@ -332,7 +320,7 @@ impl<'a> Judged<'a> {
         }
     }
 
-    /// Compares the numbers in the tables of text. They must be correct to the last printed digit.
+    /// The tables are correct to the last printed digit.
     fn printed(&mut self) {
         for by in ["op", "thread", "cpu", "process"] {
             let mut report = Command::new(&*OFTEN_STARTED);
@@ -368,7 +356,6 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// The numbers of a row that the test compares.
 const VALUES: [&str; 11] = [
     "calls",
     "inner_calls",
@@ -383,14 +370,13 @@ const VALUES: [&str; 11] = [
     "max_ns",
 ];
 
-/// Returns the cells of a line, which are separated by at least two blanks.
+/// At least two blanks separate cells.
 fn cells(line: &str) -> Vec<&str> {
     line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
-/// Parses a printed number, which may be a time or a percentage. Returns the number in ns or as a
-/// part of one, and how much one unit of its last digit is. `None` if the cell has no number (`–`,
-/// `<12 ns`). Text after the number (`±3 %`, `*`) is ignored.
+/// Returns a printed number in ns or as a part of one, and the value of its last digit. `None` if
+/// the cell has no number (`–`, `<12 ns`). Text after the number (`±3 %`, `*`) is ignored.
 pub fn amount(cell: &str) -> Option<(f64, f64)> {
     let mut words = cell.split(' ');
     let digits = words.next()?.trim_end_matches('*');
@@ -407,7 +393,7 @@ pub fn amount(cell: &str) -> Option<(f64, f64)> {
     Some((plain.parse::<f64>().ok()? * scale, scale * 0.1f64.powi(after as i32)))
 }
 
-/// Returns the number of random profiles to compare, and the number (seed) of the first one.
+/// The number of random profiles, and the number of the first one.
 fn random_profiles() -> (u64, u64) {
     let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
     let profiles = number("COUNTERPOINT_PROFILES").unwrap_or(100);
@@ -424,7 +410,7 @@ fn a_slow_program_computes_the_same_numbers() {
     let scratch = Scratch::new();
     let (mut compared, mut contradicted, mut numbers) = (0, 0, first..first + profiles);
     loop {
-        // One Python process computes the numbers of up to 50 profiles.
+        // One Python process computes many profiles.
         let some: Vec<u64> = numbers.by_ref().take(50).collect();
         if some.is_empty() {
             break;
@@ -472,8 +458,7 @@ fn json_view(args: &[&str], dir: &Path) -> Value {
     serde_json::from_str(&view(&[args, &["--format", "json"]].concat(), dir)).unwrap()
 }
 
-/// Compares what `stats` and `report` print about each op. Returns the number of calls that are
-/// inside of other calls.
+/// Returns the number of calls that are inside of other calls.
 fn compare_stats(dir: &Path, more: &[&str]) -> u64 {
     let report = json_view(&[&["report"], more].concat(), dir);
     let stats = json_view(&[&["stats", "--no-table"], more].concat(), dir);
@@ -499,15 +484,13 @@ fn compare_stats(dir: &Path, more: &[&str]) -> u64 {
             assert_eq!(counter["calls"], variable["calls"], "{name}");
             same(&format!("{name}: a counter"), &variable["mean"], &counter["per_call"]);
         }
-        // By default, there are 16 buckets, and the first has the fastest sixteenth of the calls.
-        // So its mean is at most the median.
+        // The first of 16 buckets has the fastest sixteenth of the calls.
         let low = all["variables"][0]["bucket_means"][0].as_f64();
         assert!(low.is_none_or(|low| low <= row["p50_ns"].as_f64().unwrap() + 1e-6), "{name}");
     }
     rows.iter().map(|row| row["inner_calls"].as_u64().unwrap_or(0)).sum()
 }
 
-/// `stats` describes the same calls as `report`, with the same numbers.
 #[test]
 fn stats_has_the_numbers_of_report() {
     let mut r = Random(0x5eed_57a7);
@@ -522,13 +505,12 @@ fn stats_has_the_numbers_of_report() {
     assert!(inner > 50 && contradicted > 0 && contradicted < 12, "{inner} {contradicted}");
 }
 
-/// Returns the printed value after a label in a text.
 fn printed<'a>(text: &'a str, label: &str) -> &'a str {
     let from = text.find(label).unwrap_or_else(|| panic!("{label} in {text}")) + label.len();
     text[from..].split_whitespace().next().unwrap()
 }
 
-/// `report`, `stats` and `ops` have the same numbers for ops inside of ops, in text, CSV and JSON.
+/// The ops are inside of other ops. The formats are text, CSV and JSON.
 #[test]
 fn three_views_of_the_same_ops() {
     let (_scratch, dir) = crate::ops::nested().written();
@@ -539,8 +521,7 @@ fn three_views_of_the_same_ops() {
         let head: Vec<String> = lines.next().unwrap();
         let rows: Vec<Vec<String>> = lines.collect();
         move |op: &str, column: &str| {
-            // The column with shapes contains commas, so the test counts columns from the end of
-            // the line.
+            // The column with shapes contains commas.
             let back = head.len() - head.iter().position(|name| name == column).unwrap();
             let row = rows.iter().find(|row| row[0] == op).unwrap();
             row[row.len() - back].clone()
@@ -552,10 +533,8 @@ fn three_views_of_the_same_ops() {
             assert_eq!(report(op, column), ops(op, column), "{op}: {column}");
         }
     }
-    // In `ops`, the counts of `sub` do not include the ops inside. So only `add` is compared, which
-    // has no ops inside.
+    // In `ops`, the counts of `sub` do not include the ops inside.
     assert_eq!(report("add", "page-faults"), ops("add", "page-faults"));
-    // One of the two calls of `sub` is inside of the other one.
     assert_eq!((report("sub", "calls"), report("sub", "inner_calls")), ("1".into(), "1".into()));
     let stats = view(&["stats", "--no-table", "--op", "add"], &dir);
     let mean = printed(&stats, "    mean: ").to_owned();

@@ -1,5 +1,5 @@
-//! Tests what a report says about the time between calls, and about the time in which more threads
-//! would have work. The expected numbers were computed on paper.
+//! Tests what a report says about the time between calls. The expected numbers were computed on
+//! paper.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -40,7 +40,7 @@ fn alternating() -> ProfileScript {
 fn gaps_are_after_one_op_and_before_another() {
     let (_scratch, profile) = alternating().written();
     let printed = text(&profile, &["--by", "between", "--width", "300"]);
-    // The gaps are 10 × 3 ms and 9 × 1 ms. The lives of the threads are 69 ms and 1 ms long.
+    // The gaps are 10 × 3 ms and 9 × 1 ms. The threads live for 69 ms and 1 ms.
     let expected = [
         "main (4711): 39.0 ms of its 69.0 ms (56.5 %) are in no recorded call",
         "; 30.0 ms of that (76.9 %) are 10 gaps",
@@ -67,7 +67,6 @@ fn gaps_are_after_one_op_and_before_another() {
     };
     assert_eq!([level(0), level(1)], [[0.0, 20.0, 30e6, 39e6], [1.0, 10.0, 10e6, 10e6]]);
     assert_eq!(json["levels"].as_array().unwrap().len(), 2, "helper has one level");
-    // The report by op must show the same sum.
     let by_op = text(&profile, &["--width", "200"]);
     let is_it = |line: &str| line.starts_with("(between)") && line.contains("39.0 ms");
     assert!(by_op.lines().any(is_it), "{by_op}");
@@ -75,7 +74,6 @@ fn gaps_are_after_one_op_and_before_another() {
     assert!(one.contains("and 1 more"), "{one}");
 }
 
-/// Text and JSON leave out the same levels.
 #[test]
 fn levels_are_chosen_in_text_as_in_json() {
     let (_scratch, profile) = alternating().written();
@@ -90,8 +88,7 @@ fn levels_are_chosen_in_text_as_in_json() {
     }
 }
 
-/// Two functions with the same name are distinguished, also if one has the most time of a level and
-/// the other one is beside gaps.
+/// Two functions have the same name.
 #[test]
 fn ops_of_one_name_have_two_names_in_json() {
     let mut script = ProfileScript::monotonic();
@@ -135,7 +132,6 @@ fn the_median_of_gaps_is_beside_their_mean() {
     assert!(printed.contains("mean      p50") && printed.contains("3.00 ms  1.00 ms"), "{printed}");
 }
 
-/// On a terminal of the usual width, long names leave room for the numbers of each gap.
 #[test]
 fn long_names_leave_room_for_numbers() {
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/readme/iree");
@@ -145,8 +141,7 @@ fn long_names_leave_room_for_numbers() {
     assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
 }
 
-/// A report by op contains a line that begins with `between:`. A line break never separates a
-/// number from its unit.
+/// No line break separates a number from its unit.
 #[test]
 fn a_report_says_where_most_of_the_time_between_calls_is() {
     let (_scratch, profile) = alternating().written();
@@ -165,7 +160,6 @@ fn a_report_says_where_most_of_the_time_between_calls_is() {
     assert_eq!(parted.count(), 0, "{printed}");
 }
 
-/// Returns the thread id of *main*.
 fn tid_of(profile: &Path) -> String {
     let csv = text(profile, &["--by", "thread", "--format", "csv"]);
     let line = csv.lines().find(|line| line.starts_with("main (")).unwrap();
@@ -245,8 +239,7 @@ fn the_time_between_runs_is_told_from_that_inside_of_runs() {
         }
     }
     let (_scratch, profile) = script.written();
-    // There are nine gaps with 8 × 2 + 47 ms. The whole time is 9 × 5 + 45 + 3 ms. The mean is 3.5
-    // times the median.
+    // There are nine gaps with 8 × 2 + 47 ms. The whole time is 9 × 5 + 45 + 3 ms.
     let gaps = "9 gaps (median 2.00 ms, mean 7.00 ms, longest 47.0 ms)";
     let said = text(&profile, &["--width", "500"]);
     let expected = format!(
@@ -279,7 +272,7 @@ fn the_time_between_runs_is_told_from_that_inside_of_runs() {
     );
 }
 
-/// The names of the dispatches 0, 1 and 14 differ only in their numbers.
+/// The names differ only in their numbers.
 #[test]
 fn ops_around_gaps_have_the_names_of_the_table() {
     let mut script = ProfileScript::monotonic();
@@ -289,7 +282,6 @@ fn ops_around_gaps_have_the_names_of_the_table() {
     process.library("m", &[a, b, c, "tblock$async_dispatch_16_matmul_128x64x256_f32"]);
     let thread = process.thread("worker");
     for run in 0..10 {
-        // After the last op of a run, nothing is called for 60 ms.
         for (op, at) in [(0, 0), (1, 11), (2, 22), (3, 33)] {
             thread.call(CallScript::new(op, (100 * run + at) * 1_000_000, 7_000_000));
         }
@@ -299,8 +291,8 @@ fn ops_around_gaps_have_the_names_of_the_table() {
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     let expected = "9 gaps after …16_matmul_128x64x256_f32 and before …0_reduction_128x64_f32;";
     assert!(said.contains(expected), "{said}");
-    // In a wide table, names are whole. The line that begins with `between:` shortens them, but
-    // still has the parts in which they differ.
+    // The line that begins with `between:` shortens names, but keeps the parts in which they
+    // differ.
     let said = text(&profile, &["--width", "300"]);
     let line = said.lines().find(|line| line.starts_with("between: ")).unwrap();
     assert!(line.contains(" and before tblock$async_…0…n_128x64_f32;"), "{line}");

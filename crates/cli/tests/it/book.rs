@@ -1,6 +1,4 @@
-//! Tests in a browser the book that `cargo xtask book` makes: its pages fit into windows, and its
-//! search finds pages. The links of the book are checked when it is made
-//! (`xtask/src/book/check.rs`).
+//! Tests the book of `cargo xtask book` in a browser. `xtask/src/book/check.rs` checks its links.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +14,7 @@ const PAGES: [&str; 6] = [
     "docs/diff.html",
 ];
 
-/// Words to search for, each with a page that must be among the first three results.
+/// Words with a page that must be among the first three results.
 const SEARCHES: [(&str, &str); 5] = [
     ("--fail-if", "docs/diff.html"),
     ("code_not_kept", "docs/losses.html"),
@@ -62,7 +60,6 @@ fn the_search_of_the_book_finds_pages() {
     assert_eq!(results(&mut browser, &book, "xyzzyplugh"), [""; 0]);
 }
 
-/// Opens the book with a search, and returns the links of the results.
 fn results(browser: &mut Browser, book: &Path, words: &str) -> Vec<String> {
     browser.open(&book.join("index.html"), &format!("?search={words}"));
     browser.wait_for("/results? for/.test(document.body.innerText)");

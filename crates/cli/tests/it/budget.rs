@@ -1,6 +1,4 @@
-//! Tests runs with a budget, in which every call is counted and only some calls are timed. Every
-//! call is counted, whatever happens to the program. Calls are chosen for timing with the
-//! probabilities that their records state.
+//! Tests runs with a budget, in which every call is counted and only some calls are timed.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -14,7 +12,6 @@ use record::{Drawn, GroupLayout, Record};
 
 use crate::support::{Programs, Recorded, counterpoint, environment, plain};
 
-/// The budgets and counters with which most programs are run.
 pub const RUNS: [(&str, &str); 3] = [
     ("--budget=0", "page-faults:u"),
     ("--budget=0.5%", "none"),
@@ -28,7 +25,7 @@ fn host(mode: &str) -> Command {
     command
 }
 
-/// Returns the sorted numbers of calls of all processes. A process that recorded nothing has 0.
+/// Returns sorted numbers, one for each process.
 fn counted(profile: &Profile) -> Vec<u64> {
     let mut calls = vec![0; profile.processes.len()];
     profile.counted().iter().for_each(|one| calls[one.process] += one.calls);
@@ -36,9 +33,9 @@ fn counted(profile: &Profile) -> Vec<u64> {
     calls
 }
 
-/// The records of timed calls in a profile, which the tests read directly from its files, without
-/// the usual reader. For each process, thread and export, there is a list of the timed calls: how
-/// the call was chosen for timing, its duration in ticks, and whether its counters were read.
+/// Read from the files, without the usual reader. For each process, thread and export, a list of
+/// the timed calls: how the call was chosen, its duration in ticks, and whether its counters were
+/// read.
 pub type Drawings = BTreeMap<(usize, u32, u32), Vec<(Drawn, u64, bool)>>;
 
 pub fn drawings(profile: &Profile) -> Drawings {
@@ -72,8 +69,8 @@ pub fn drawings(profile: &Profile) -> Drawings {
     found
 }
 
-/// Checks what must be true in any profile of a finished run. The exact counts say how many records
-/// there are, and the records together stand for at most as many calls as were counted.
+/// The exact counts say how many records there are, and the records stand for at most as many calls
+/// as were counted.
 pub fn check(what: &str, profile: &Profile) {
     let drawings = drawings(profile);
     let mut records = 0;
@@ -84,8 +81,7 @@ pub fn check(what: &str, profile: &Profile) {
         assert_eq!(of.iter().filter(|(.., read)| *read).count() as u64, one.counted, "{what}");
         let stands_for: u64 = of.iter().map(|(drawn, ..)| 1 + drawn.skipped).sum();
         assert!(stands_for <= one.calls, "{what}: {stands_for} of {one:?}");
-        // The first calls are timed, so the first record must be of a call that was drawn (chosen
-        // for timing) with the period 1.
+        // The first calls are timed with the period 1.
         assert!(of.first().is_none_or(|(drawn, ..)| drawn.period == 1), "{what}");
         records += of.len();
     }
@@ -95,9 +91,8 @@ pub fn check(what: &str, profile: &Profile) {
     }
 }
 
-/// Runs a program without Counterpoint and with each of [`RUNS`]. The program must always print the
-/// same and end in the same way. The sorted numbers of calls of its processes must be `calls`, and
-/// only the losses in `losses` may occur.
+/// With each of [`RUNS`], the program must print the same and end in the same way as without
+/// Counterpoint. `calls` are the sorted numbers of calls of its processes.
 fn same_with_a_budget(
     program: &Path,
     what: &str,
@@ -120,8 +115,7 @@ fn same_with_a_budget(
     }
 }
 
-/// Runs the test program `host.c` in modes that `programs.rs` also uses. All calls are counted,
-/// also calls that were abandoned or cut short.
+/// `programs.rs` also uses these modes of `host.c`. Calls that were abandoned or cut short count.
 #[test]
 fn every_call_is_counted() {
     let Some(program) = counterpoint("counted programs") else { return };
@@ -189,8 +183,7 @@ fn calls_that_exceptions_leave_are_counted() {
     }
 }
 
-/// A signal handler interrupts calls and the recorder at arbitrary instructions, and makes calls
-/// itself. The program prints how many calls its handler made.
+/// The handler interrupts calls and the recorder at arbitrary instructions.
 #[test]
 fn calls_of_signal_handlers_are_counted() {
     let Some(program) = counterpoint("counted signals") else { return };
@@ -205,8 +198,7 @@ fn calls_of_signal_handlers_are_counted() {
     }
 }
 
-/// After SIGKILL, the count is the number of calls that had returned. It may be higher by one, if a
-/// call was in progress.
+/// After SIGKILL, a call in progress may be counted.
 #[test]
 fn a_kill_loses_no_count() {
     let Some(program) = counterpoint("counted kills") else { return };
@@ -228,7 +220,7 @@ fn a_kill_loses_no_count() {
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_micros(7_919 * round as u64 % 50_000));
-        // Kill the program, which is the only child of `run`.
+        // The program is the only child of `run`.
         let child = format!("/proc/{0}/task/{0}/children", run.id());
         let child = std::fs::read_to_string(child).unwrap();
         let killed = Command::new("kill").args(["-9", child.trim()]).status().unwrap();
@@ -241,8 +233,7 @@ fn a_kill_loses_no_count() {
     }
 }
 
-/// With `counterpoint env`, there is no `run`. So when the program has aborted, its counts are
-/// still in the pool, where readers find them.
+/// With `counterpoint env`, the counts of an aborted program are still in the pool.
 #[test]
 fn counts_survive_the_death_of_everything() {
     let Some(program) = counterpoint("counted deaths") else { return };
@@ -250,7 +241,7 @@ fn counts_survive_the_death_of_everything() {
     let dir = scratch.join("p.cpt");
     let mut command = host("abort 5000");
     command.envs(environment(&program, "none", &dir));
-    // This run has no counts, because its environment has no budget.
+    // Without a budget, there are no counts.
     assert!(!command.status().unwrap().success());
     assert_eq!(Profile::open(&dir).unwrap().counted(), []);
     let mut env = Command::new(&program);
@@ -270,7 +261,7 @@ fn counts_survive_the_death_of_everything() {
     assert_eq!(Profile::open(&dir).unwrap().counted(), before.counted());
 }
 
-/// A page has room for 1,020 entries, so the thread's table must grow twice.
+/// A page has room for 1,020 entries.
 #[test]
 fn a_table_grows() {
     let Some(program) = counterpoint("many exports") else { return };
@@ -290,8 +281,8 @@ fn a_table_grows() {
     }
 }
 
-/// IREE's own hook calls our library twice for each call. In the second of these calls, our library
-/// only gets the name of the export.
+/// IREE's own hook calls our library twice for each call, the second time with the name of the
+/// export only.
 #[test]
 fn calls_of_the_hook_are_counted() {
     let Some(program) = counterpoint("counted hooks") else { return };
@@ -315,8 +306,7 @@ fn calls_of_the_hook_are_counted() {
     }
 }
 
-/// `run --passes` runs the program once for each set of counters. Each of these passes has separate
-/// counts. Calls that a filter leaves out are not counted.
+/// Passes have separate counts. Calls that a filter leaves out are not counted.
 #[test]
 fn passes_and_filters_have_their_counts() {
     let Some(program) = counterpoint("counted passes") else { return };
@@ -328,12 +318,10 @@ fn passes_and_filters_have_their_counts() {
     assert_eq!(profile.processes.iter().map(|p| p.pass).collect::<Vec<_>>(), [0, 1]);
     let filter = ["--filter=spin", "--budget=5%"];
     let recorded = Recorded::run_with(&program, "none", &filter, &mut host("grid"));
-    // Two of the program's fourteen calls are calls of `spin`.
     assert_eq!(counted(&recorded.profile()), [2]);
 }
 
-/// Sessions with and without a budget follow each other in the same threads. Each session has
-/// separate counts. Calls between sessions belong to no session.
+/// Sessions with and without a budget follow each other in the same threads.
 #[test]
 fn sessions_have_their_counts() {
     let Some(program) = counterpoint("counted sessions") else { return };
@@ -372,8 +360,8 @@ fn sessions_have_their_counts() {
     }
 }
 
-/// The gaps between timed calls must have a geometric distribution with the period that the records
-/// state. The seed is fixed; the critical value is `scipy.stats.chi2.isf(1e-6, 9)`.
+/// The gaps must have a geometric distribution with the period of the records. The seed is fixed;
+/// the critical value is `scipy.stats.chi2.isf(1e-6, 9)`.
 #[test]
 fn timed_calls_are_drawn_with_the_probability_that_is_stated() {
     let Some(program) = counterpoint("gaps of calls") else { return };
@@ -388,8 +376,7 @@ fn timed_calls_are_drawn_with_the_probability_that_is_stated() {
     let (period, gaps) =
         gaps.iter().max_by_key(|(period, gaps)| (**period > 1, gaps.len())).unwrap();
     assert!(*period > 1 && gaps.len() > 1_000, "{} gaps with period {period}", gaps.len());
-    // The gaps are sorted into up to ten cells, whose probabilities are as equal as possible with
-    // whole numbers.
+    // Up to ten cells have nearly equal probabilities.
     let q = 1.0 - 1.0 / f64::from(*period);
     let mut bounds: Vec<u64> =
         (1..10).map(|i| ((1.0 - f64::from(i) / 10.0).ln() / q.ln()).ceil() as u64).collect();

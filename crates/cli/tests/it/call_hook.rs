@@ -1,5 +1,4 @@
-//! Tests a runtime that was built with IREE's own call hook. The hook records the calls that no
-//! stub records, and no call is counted twice.
+//! Tests a runtime with IREE's own call hook, which records the calls that no stub records.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -50,9 +49,7 @@ fn each_call_is_counted_once() {
     }
 }
 
-/// If a call of the hook has no known workgroup, the workgroup is missing and not zero. The number
-/// of dispatches is then missing, too, except for libraries in which the workgroups of all calls
-/// are known.
+/// The number of dispatches is known for libraries in which the workgroups of the calls are known.
 #[test]
 fn an_unknown_workgroup_is_missing() {
     let Some(program) = counterpoint("unknown workgroup") else { return };
@@ -78,14 +75,12 @@ fn an_unknown_workgroup_is_missing() {
     assert_eq!(hosts, ["IREE"], "of two libraries");
 }
 
-/// Counters and the filter work in the same way as for calls that stubs record.
 #[test]
 fn counters_and_filters() {
     let Some(program) = counterpoint("call hook counters") else { return };
     let recorded = Recorded::run(&program, "page-faults:u", &mut host("touch", 10));
     let faults: Vec<_> = recorded.calls().iter().map(|c| c["page-faults:u"].clone()).collect();
-    // The first call touches no memory, but it may load code. Of the later calls, the first one
-    // touches 64 new pages of zeros, and the others touch none.
+    // The first call may load code. The second call touches 64 new pages of zeros.
     assert_eq!(faults.len(), 11);
     assert_eq!(faults[1..], [vec!["64"], vec!["0"; 9]].concat());
 

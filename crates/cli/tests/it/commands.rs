@@ -43,8 +43,7 @@ fn help_of_every_command() {
     golden.check("no-command", 2, &[]);
 }
 
-/// Every error is reported before anything is started or created. Its message says what failed, on
-/// what and why, and what to do about it.
+/// A message says what failed, on what and why, and what to do about it.
 #[test]
 fn errors_before_anything_starts() {
     let scratch = Scratch::new();
@@ -116,7 +115,6 @@ fn doctor_is_a_document_and_answers() {
     for name in ["kernel", "pmu", "perf_event_paranoid", "clock", "seccomp"] {
         assert!(findings.iter().any(|f| f["name"] == name), "no finding {name}: {doctor}");
     }
-    // `doctor -e` succeeds exactly if `run` would accept the counters.
     assert_eq!(golden().run(&["doctor", "-e", "sim/a,readings=1/"]).code, Some(0));
     assert_eq!(golden().run(&["doctor", "-e", "no-such-counter"]).code, Some(1));
 }

@@ -1,6 +1,5 @@
-//! Tests `critical-path` with three methods: with examples that were computed on paper, by
-//! comparison with an independent program (`critical_oracle.py`) on random profiles, and with a
-//! model of IREE on two workers.
+//! Tests `critical-path`: examples that were computed on paper, random profiles with an independent
+//! program (`critical_oracle.py`), and a model of IREE on two workers.
 
 use std::path::Path;
 use std::process::Command;
@@ -78,8 +77,7 @@ fn what_the_end_waited_for() {
     let document: Value =
         serde_json::from_str(&output(&["critical-path", &dir, "--format", "json"])).unwrap();
     assert_eq!(document["length_ns"], 450.0);
-    // The path is in calls from 0 to 100, from 120 to 130, and from 150 to 450. It is between calls
-    // for the other 40 ns.
+    // The path is in calls from 0 to 100, from 120 to 130, and from 150 to 450.
     assert_eq!(document["between_ns"], 40.0);
     let row = |name: &str| {
         let rows = document["rows"].as_array().unwrap();
@@ -165,8 +163,7 @@ fn a_region_inside_of_a_task_belongs_to_the_op_around_the_tasks_region() {
     let task = process.op(vm, Role::Task, "parallel", "");
     let at = |op, begin: u64, end: u64| CallScript::op(op, 1_000 + begin, end - begin);
     let of = |number, call: CallScript| call.value(KEY_CORRELATION, number);
-    // The thread with region 2 is the first thread of the profile, so `critical-path` reads region
-    // 2 before region 1, which is around it.
+    // `critical-path` reads region 2 before region 1, which is around it.
     process.thread("worker").call(of(2, at(region, 40, 70))).call(of(1, at(task, 30, 75)));
     process
         .thread("main")
@@ -224,8 +221,7 @@ fn what_was_launched_waits_and_is_waited_for() {
     output(&["trace", "import", trace, "-o", dir]);
     let found: Value =
         serde_json::from_str(&output(&["critical-path", dir, "--format", "json"])).unwrap();
-    // The times are in ns. From the end of launch 1 at 5 µs to the start of k1 at 8 µs, the path is
-    // in no call.
+    // From launch 1 to k1, the path is in no call.
     assert_eq!([&found["length_ns"], &found["between_ns"]], [100_000.0, 3_000.0]);
     assert_eq!([&found["links"]["launches"], &found["links"]["waits"]], [2, 1]);
     let row = |name: &str| {
@@ -237,16 +233,15 @@ fn what_was_launched_waits_and_is_waited_for() {
     assert_eq!(row("B"), [7.0, 0.0, 0.0]);
     // Without the launches, k1 would begin 3 µs earlier.
     assert_eq!(row("cudaLaunchKernel"), [6.0, 3.0, 3.0]);
-    // Without k1, k2 could begin when launch 2 ends, at 15 instead of 60.
+    // Without k1, k2 could begin at 15 instead of 60.
     assert_eq!(row("k1"), [52.0, 52.0, 45.0]);
     assert_eq!(row("k2"), [35.0, 35.0, 35.0]);
-    // The call of `synchronize` waits for k2 until 95. Waiting is not own time.
+    // Waiting is not own time.
     assert_eq!(row("cudaStreamSynchronize"), [5.0, 5.0, 5.0]);
 }
 
-/// Makes a random profile. Two threads call ops with regions, and some of these ops are in ranges.
-/// A third thread runs tasks of the regions. Some of these tasks contain further regions, whose
-/// tasks a fourth thread runs. Two workers run dispatches.
+/// Two threads call ops with regions, some of them in ranges. A third thread runs tasks of the
+/// regions, and a fourth one the tasks of regions inside of tasks. Two workers run dispatches.
 fn random(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -265,7 +260,7 @@ fn random(r: &mut Random) -> ProfileScript {
         for _ in 0..6 {
             let start = at;
             let in_run = r.below(3) > 0;
-            // There are 0, 1 or 2 ranges around the calls. The second one is around the first one.
+            // The second range is around the first one.
             let in_ranges = r.below(3) as usize;
             for _ in 0..1 + r.below(3) {
                 let begin = at + r.below(20);
@@ -287,7 +282,7 @@ fn random(r: &mut Random) -> ProfileScript {
                     let from = launch.max(free) + r.below(6);
                     free = from + 1 + r.below(20);
                     theirs.push(of(1, from, free - from));
-                    // This task contains a region, which has a task on another thread.
+                    // This task contains a region with a task on another thread.
                     if free - from > 6 && r.below(2) == 0 {
                         let number = 1_000 + number;
                         let length = free - from - 2;
@@ -332,7 +327,7 @@ fn random(r: &mut Random) -> ProfileScript {
     let mut calls = [Vec::new(), Vec::new()];
     for _ in 0..8 {
         let (export, count) = (r.below(2) as u32, 1 + r.below(4) as u32);
-        // A dispatch of the two workers may begin before the previous dispatch has ended.
+        // A dispatch may begin before the previous dispatch has ended.
         let begin =
             if r.below(4) > 0 { ends.iter().copied().max().unwrap() + r.below(9) } else { 0 };
         for id in 0..count {
@@ -357,7 +352,6 @@ fn expected(python: &Path, calls: &str) -> Value {
     serde_json::from_str(&rows).unwrap()
 }
 
-/// Compares what `critical-path` computes for a profile with what `critical_oracle.py` computes.
 /// Numbers may differ by `most_ns`. Returns the length of the path.
 fn compare(python: &Path, dir: &str, most_ns: f64) -> f64 {
     let expected = expected(python, &output(&["export", dir, "--format", "csv"]));
@@ -394,8 +388,7 @@ fn lengths_and_gains_equal_those_of_an_independent_program() {
     }
 }
 
-/// For a model that IREE runs on two workers, `critical-path` and `critical_oracle.py` compute the
-/// same critical path.
+/// IREE runs the model on two workers.
 #[test]
 fn a_real_model_of_iree() {
     let test = "critical_oracle";
@@ -407,8 +400,8 @@ fn a_real_model_of_iree() {
     command.args(["--device=local-task", "--task_topology_group_count=2"]);
     let recorded = Recorded::run(&program, "none", command.args(expected.arguments()));
     assert_eq!(recorded.ops(), expected.ops, "{}", recorded.stderr());
-    // Times in the export are 64-bit floats that count from 1970, so they have rounding errors of
-    // about 100 ps. A path consists of hundreds of such times.
+    // Times in the export are 64-bit floats, whose rounding errors add up in a path of hundreds of
+    // times.
     let length = compare(&python, recorded.path().to_str().unwrap(), 200.0);
     assert!(length > 0.0);
 }

@@ -11,8 +11,8 @@ use crate::sampled;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// A Python program that compares each report with the tables of its rank. If there are several
-/// processes, a time is a sum of rounded times.
+/// Compares each report with the tables of its rank. Times of several processes are sums of rounded
+/// times.
 const COMPARE: &str = r#"
 import duckdb, glob, json, sys
 dataset, *reports = sys.argv[1:]
@@ -132,8 +132,7 @@ fn a_rank_is_known_or_asked_for() {
     assert!(said.contains("it is not known which rank it is of"), "{said}");
     assert!(said.contains("say it with --rank N"), "{said}");
     assert!(!dataset.exists(), "nothing is left of it");
-    // The rank and the run are those of the recording. The environment of the export has no
-    // influence on them.
+    // The environment of the export has no influence on the rank and the run.
     let mut script = sampled::paper();
     script.manifest.rank = Some(3);
     script.manifest.job_name = Some("job/5".to_owned());
@@ -160,8 +159,8 @@ fn a_rank_is_known_or_asked_for() {
         let said = added(other, &[]);
         assert!(said.ends_with("rank 3 of run job/5 is already there\n"), "{said}");
     }
-    // What the process's launcher says takes precedence over what the launcher of the recording
-    // command says. A label takes precedence over both, and an option over all.
+    // An option takes precedence over a label, over the process's launcher, and over the launcher
+    // of the recording command.
     script.processes[0].job = Some(profile::Job { rank: 2, size: Some(8) });
     script.processes[0].job_name = Some("inner".to_owned());
     script.write(&profile);
@@ -173,7 +172,6 @@ fn a_rank_is_known_or_asked_for() {
     assert!(said.ends_with("rank 2 of run named added\n"), "{said}");
     let said = added(&[], &["--rank", "2", "--run", "r"]);
     assert!(said.ends_with("rank 2 of run r added\n"), "{said}");
-    // A sample of calls has no rows of calls.
     let refused = add(&profile, &dataset, &["--rank", "2", "--calls"]);
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(said.contains("its calls are a sample (run --budget)"), "{said}");
@@ -238,7 +236,7 @@ fn datasets_are_merged_where_they_are() {
     let mixed = run(&["merge", "-o", "x", path, profile.to_str().unwrap()]);
     let said = String::from_utf8(mixed.stderr).unwrap();
     assert!(said.contains("some inputs are profiles, and some are datasets"), "{said}");
-    // The merge would remove `notes.txt`, so it is refused.
+    // The merge would remove `notes.txt`.
     let mine = a.join("notes.txt");
     std::fs::write(&mine, "x").unwrap();
     let refused = run(&["merge", "-o", path, path]);

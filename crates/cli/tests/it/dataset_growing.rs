@@ -1,5 +1,4 @@
-//! Tests `run --dataset` while the program runs. Each call is in exactly one file, whatever is
-//! killed, and readers see only complete parts.
+//! Tests `run --dataset` while the program runs.
 //!
 //! In the program's k-th call, the value of the simulated counter is k; after [`CALLS`], values
 //! begin again at 1. So the tests find lost or duplicate rows without comparing times.
@@ -18,26 +17,22 @@ use testkit::{Random, Scratch};
 
 use crate::support::{Programs, counterpoint, query_engine};
 
-/// The number of readings of the simulated counter. It is small, because the counter's name
-/// contains all readings.
+/// The readings of the simulated counter, which are all in its name.
 const CALLS: u64 = 8_000;
-/// The pause in µs after each call, which keeps the number of calls small.
+/// The pause in µs after each call keeps the number of calls small.
 const PAUSE_US: &str = "20";
 
-/// A recording of one rank that makes calls until it is told to stop.
 struct Job {
     program: PathBuf,
     scratch: Scratch,
     run: Child,
 }
 
-/// A row of the table `calls`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Row {
     process: i32,
     start_ns: i64,
     duration_ns: i64,
-    /// The value of the call's counter.
     number: u64,
 }
 
@@ -52,8 +47,8 @@ impl Job {
         run.arg("-o").arg(scratch.join("p.cpt")).arg("--").arg(&programs.host);
         run.arg(&programs.library).arg("count-for-ever").arg(scratch.join("counted"));
         run.arg(PAUSE_US).stdout(Stdio::null()).stderr(Stdio::piped());
-        // `run` and the program form a process group, which the test can kill as a whole, as a
-        // batch system does. The exports that `run` starts have their own groups.
+        // The test can kill the process group as a whole, as a batch system does. The exports of
+        // `run` have their own groups.
         let run = run.process_group(0).spawn().unwrap();
         let program = program.to_owned();
         Self { program, scratch, run }
@@ -71,7 +66,6 @@ impl Job {
         }
     }
 
-    /// Waits until the dataset has a part with this many files of calls.
     fn wait_for_files(&self, files: usize) -> Part {
         let mut found = None;
         self.wait_for("files of calls", || {
@@ -81,7 +75,7 @@ impl Job {
         found.unwrap()
     }
 
-    /// Returns the part as a reader sees it. No part may be damaged.
+    /// The part is as a reader sees it.
     fn part(&self) -> Option<Part> {
         let dir = self.dataset();
         if !dir.join("dataset.json").exists() {
@@ -96,7 +90,7 @@ impl Job {
         self.part().map_or_else(Vec::new, |part| rows(&self.dataset(), &part))
     }
 
-    /// Makes the program replace itself by a program that makes 3 calls and ends.
+    /// The program replaces itself by one that makes 3 calls and ends.
     fn stop(&mut self) -> Output {
         let file = File::options().write(true).open(self.scratch.join("counted")).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, &3u64.to_le_bytes(), 8).unwrap();
@@ -110,7 +104,6 @@ impl Job {
         Command::new(&self.program).args(words).output().unwrap()
     }
 
-    /// Returns the command that exports the profile.
     fn exporting(&self, dir: &Path) -> Command {
         let mut export = Command::new(&self.program);
         export
@@ -122,14 +115,13 @@ impl Job {
         export
     }
 
-    /// Adds the whole profile to a dataset.
     fn export(&self, dir: &Path) {
         let done = self.exporting(dir).output().unwrap();
         assert!(done.status.success(), "{done:?}");
     }
 
-    /// Kills what `victim` names. Before the test kills `run` alone, it stops the export that `run`
-    /// has started. So this export cannot end by itself, and must end because `run` ends.
+    /// Before the test kills `run` alone, it stops the export that `run` has started. So this
+    /// export must end because `run` ends.
     fn kill(&self, victim: Victim) {
         let run = self.run.id().cast_signed();
         let dir = self.dataset();
@@ -148,11 +140,11 @@ impl Job {
         if victim == Victim::Everything {
             signal(-run, libc::SIGKILL);
         }
-        // If `run` is alive, it waits for its exports. At worst, one of them has just ended.
+        // One of the exports may have just ended.
         exports.into_iter().for_each(|pid| signal(pid, libc::SIGKILL));
     }
 
-    /// Starts an export of the unfinished recording, and stops it at a random time.
+    /// The export is stopped at a random time.
     fn late_export(&self, random: &mut Random) -> Child {
         let mut export = self.exporting(&self.dataset());
         let late = export.arg("--goes-on").stdout(Stdio::null()).spawn().unwrap();
@@ -161,8 +153,7 @@ impl Job {
         late
     }
 
-    /// Exports the whole profile while the earlier export `late` is stopped. When the new export
-    /// waits for `late` or has ended, `late` continues.
+    /// `late` continues when the new export waits for it or has ended.
     fn export_beside(&self, mut late: Child) {
         let mut last = self.exporting(&self.dataset()).stdout(Stdio::null()).spawn().unwrap();
         let pid = last.id().cast_signed();
@@ -171,12 +162,11 @@ impl Job {
         });
         signal(late.id().cast_signed(), libc::SIGCONT);
         assert!(last.wait().unwrap().success());
-        // The earlier export may fail, because data that it was reading from memory is in the
-        // profile now.
+        // It may fail, because data has moved from memory to the profile.
         late.wait().unwrap();
     }
 
-    /// After `run` was killed: waits for the end of the program, and recovers the recording.
+    /// Waits for the end of the program first.
     fn recover(&self) {
         let profile = self.scratch.join("p.cpt");
         self.wait_for("the end of the program", || {
@@ -186,7 +176,7 @@ impl Job {
         });
     }
 
-    /// Checks that the dataset equals one export of the whole recording.
+    /// The dataset must equal one export of the whole recording.
     fn check_whole(&self) {
         let whole = self.scratch.join("whole");
         self.export(&whole);
@@ -199,8 +189,8 @@ impl Job {
         numbered(&expected);
         numbered(&found);
         assert_eq!(found.len(), expected.len());
-        // The rate of the time-stamp counter is measured from the start to the end of each part, so
-        // times differ. The kernel changes its clock's rate by at most 1 / 2,000.
+        // Each part measures the rate of the time-stamp counter, so times differ. The kernel
+        // changes its clock's rate by at most 1 / 2,000.
         let first = expected[0].start_ns;
         for (found, expected) in found.iter().zip(&expected) {
             assert_eq!((found.process, found.number), (expected.process, expected.number));
@@ -212,7 +202,7 @@ impl Job {
         let part = self.part().unwrap();
         for table in Table::ALL.into_iter().filter(|table| *table != Table::Calls) {
             let own = |part: &Part| part.files.get(table.name()).cloned();
-            // The names are compared because they contain a hash of the file's contents.
+            // The names contain a hash of the file's contents.
             assert_eq!(own(&part), own(&one), "{table}");
         }
     }
@@ -221,15 +211,14 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         if let Ok(None) = self.run.try_wait() {
-            // The group is that of our child. It has not been waited for, so no other group has its
-            // number.
+            // Our child has not been waited for, so no other group has its number.
             signal(-self.run.id().cast_signed(), libc::SIGKILL);
             let _ = self.run.wait();
         }
     }
 }
 
-/// Returns the rows of a part, in the order of its files.
+/// The rows are in the order of the part's files.
 fn rows(dir: &Path, part: &Part) -> Vec<Row> {
     let mut rows = Vec::new();
     for file in part.files_of("calls") {
@@ -251,7 +240,7 @@ fn rows(dir: &Path, part: &Part) -> Vec<Row> {
     rows
 }
 
-/// Checks that each process's calls occur once, and that none before the last one is missing.
+/// Each call occurs once, and none before the last one is missing.
 fn numbered(rows: &[Row]) {
     for process in [0, 1] {
         let own = rows.iter().filter(|row| row.process == process);
@@ -261,7 +250,7 @@ fn numbered(rows: &[Row]) {
     }
 }
 
-/// Options with small limits, so that parts are written often.
+/// Small limits, so that parts are written often.
 const OFTEN: [&str; 5] = ["--calls", "--dataset-interval", "100ms", "--dataset-share", "100"];
 
 #[test]
@@ -272,14 +261,11 @@ fn parts_are_written_while_the_program_runs() {
     for files in [1, 3, 5] {
         let part = job.wait_for_files(files);
         assert!(part.members[0].unfinished && part.schema.ends_with("/2"));
-        // The dataset has more calls than before, and none of the calls before the last one is
-        // missing.
         let now = job.rows();
         numbered(&now);
         assert!(now.len() > last.len(), "{} {}", now.len(), last.len());
         assert!(now.starts_with(&last), "no file is written again");
         last = now;
-        // Views say that the rank is incomplete, and show its calls.
         let dir = job.dataset();
         let said = job.ask(&["report", dir.to_str().unwrap(), "--format", "json"]);
         assert!(said.status.success(), "{said:?}");
@@ -297,8 +283,7 @@ fn parts_are_written_while_the_program_runs() {
             let said = String::from_utf8(done.stderr).unwrap();
             assert!(said.contains(incomplete), "{said}");
         }
-        // `merge` must not replace the dataset now, because the calls that `run` adds later would
-        // be lost.
+        // If `merge` replaced the dataset now, later calls would be lost.
         let dir = dir.to_str().unwrap();
         let refused = job.ask(&["merge", "-o", dir, dir]);
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
@@ -315,22 +300,19 @@ fn parts_are_written_while_the_program_runs() {
     job.check_whole();
 }
 
-/// `run` gets a limit for the size of files of calls, and no option for the interval between files.
 #[test]
 fn a_file_of_calls_is_as_large_as_was_asked_for() {
     let Some(program) = counterpoint("run --dataset") else { return };
     let limit = ["--calls", "--dataset-bytes", "60000", "--dataset-share", "100"];
     let mut job = Job::begin(&program, &limit);
     let part = job.wait_for_files(3);
-    // The first file may have another size, because `run` does not know yet how many bytes a call
-    // takes in a file.
+    // For the first file, `run` does not know yet how many bytes a call takes.
     let later: Vec<u64> = part.files_of("calls").skip(1).map(|file| file.bytes).collect();
     assert!(later.iter().all(|bytes| *bytes >= 50_000), "{later:?}");
     assert!(job.stop().status.success());
     job.check_whole();
 }
 
-/// The part of a short program is written only at the end, and has one file of calls.
 #[test]
 fn a_short_program_has_one_part() {
     let Some(program) = counterpoint("run --dataset") else { return };
@@ -345,22 +327,17 @@ fn a_short_program_has_one_part() {
     );
 }
 
-/// The processes that are killed with SIGKILL.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Victim {
-    /// `run`, the program and the running export, as by a batch system.
+    /// A batch system kills all processes.
     Everything,
-    /// `run` alone, while an export runs that it has started. This export ends, too.
+    /// `run` alone, while its export runs, which ends too.
     Run,
-    /// `run` alone, while also an export runs that is not its child. That export is stopped until
-    /// another export, of the whole recording, waits for it or has ended.
+    /// `run` alone, while also a stopped export exists that is not its child.
     RunBesideAnExport,
-    /// The running export alone.
     Export,
 }
 
-/// After SIGKILL at any moment, readers see only complete parts. Missing calls are added later, and
-/// then each call occurs once.
 #[test]
 fn whatever_is_killed_the_parts_are_whole_and_can_be_completed() {
     const KILLS: usize = 12;
@@ -383,11 +360,11 @@ fn whatever_is_killed_the_parts_are_whole_and_can_be_completed() {
         begun += u32::from(part.is_some());
         numbered(&job.rows());
         if victim == Victim::Export {
-            // `run` is alive, and completes the dataset.
+            // `run` completes the dataset.
             assert!(job.stop().status.success());
         } else {
             if victim != Victim::Everything {
-                // The program is not killed and goes on without `run` until the test stops it.
+                // The program goes on without `run`.
                 job.stop();
             }
             let _ = job.run.wait();
@@ -404,7 +381,6 @@ fn whatever_is_killed_the_parts_are_whole_and_can_be_completed() {
     assert!(begun >= (KILLS - KILLS / 4) as u32, "{begun}");
 }
 
-/// Returns the processes that export to this dataset.
 fn exports_to(dir: &Path) -> Vec<i32> {
     let is_one = |pid: &i32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -417,13 +393,13 @@ fn exports_to(dir: &Path) -> Vec<i32> {
     numbers.filter(is_one).collect()
 }
 
-/// Sends a signal to a process, or to a group if the number is negative.
+/// A negative number means a group.
 fn signal(pid: i32, signal: i32) {
     // SAFETY: `kill` takes numbers only.
     unsafe { libc::kill(pid, signal) };
 }
 
-/// Returns the fields after the process's name in `/proc/PID/stat`: state, parent, …
+/// The fields after the process's name in `/proc/PID/stat`: state, parent, …
 fn fields(pid: i32) -> Vec<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
@@ -438,7 +414,6 @@ fn parent(pid: i32) -> Option<i32> {
     fields(pid).get(1)?.parse().ok()
 }
 
-/// Whether the process waits for a lock of `flock`.
 fn is_waiting(pid: i32) -> bool {
     let (locks, pid) = (std::fs::read_to_string("/proc/locks").unwrap(), pid.to_string());
     locks.lines().any(|line| {

@@ -16,9 +16,8 @@ use crate::support::counterpoint;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Makes a rank with ten iterations. In each iteration, the rank computes in `conv`, waits in
-/// `all_reduce` until the iteration has taken 100 µs, as on every rank, and then makes a short call
-/// of `norm`. One tick is 1 ns.
+/// Ten iterations of `conv`, a wait in `all_reduce` until the iteration has taken 100 µs, and a
+/// short call of `norm`. One tick is 1 ns.
 fn script(rank: u32, conv: u64) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.manifest.host = format!("node{}", rank / 8);
@@ -50,7 +49,7 @@ fn add(dir: &Path, run: &str, rank: u32, size: u32, script: &ProfileScript) {
     export(&Profile::open(&path).unwrap(), dir, &options).unwrap();
 }
 
-/// Writes 64 ranks. In each iteration, rank 17 computes 3 µs longer than the others.
+/// Of 64 ranks, rank 17 computes 3 µs longer than the others.
 fn planted(dir: &Path) {
     for rank in 0..64 {
         let conv = if rank == 17 { 43_000 } else { 40_000 };
@@ -87,8 +86,7 @@ fn the_slow_rank_among_64_is_in_the_first_sentence() {
     let dir = scratch.join("job");
     planted(&dir);
     let dir = dir.to_str().unwrap();
-    // On rank 17, `conv` takes 3 µs more in each of ten iterations. The noise of rank 17 is (37·17
-    // mod 11) · 10 = 20 ns, compared with a median of 50.
+    // The noise of rank 17 is (37·17 mod 11) · 10 = 20 ns, compared with a median of 50.
     let first = "rank 17 is slow because of conv: 431 µs there without calls inside, 29.7 µs (7.40 %) above the \
                  median of 64 ranks";
     for by in ["op", "rank"] {
@@ -104,7 +102,7 @@ fn the_slow_rank_among_64_is_in_the_first_sentence() {
     assert_eq!(found[0]["above_ns"], 29_700.0);
     let slow = &ranks["rows"][0];
     assert_eq!((&slow["rank"], &slow["stands_out"]), (&17.into(), &"!".into()));
-    // All ranks take nearly the same time in all, because they wait for each other.
+    // The ranks wait for each other.
     assert!(ranks["runs"][0]["imbalance"].as_f64().unwrap() < 1.001);
     let ops = json(&["report", dir]);
     let conv = row(&ops, "op", &"conv".into());
@@ -112,8 +110,7 @@ fn the_slow_rank_among_64_is_in_the_first_sentence() {
         (&conv["ranks"], &conv["calls"], &conv["most_rank"]),
         (&64.into(), &640.into(), &17.into())
     );
-    // The sum is exact. The scatter of the 10 iterations adds (0 + 100 + 200) · 3 + 0 = 900 on each
-    // rank, and the noise of each rank is added.
+    // The scatter of the 10 iterations adds (0 + 100 + 200) · 3 + 0 = 900 on each rank.
     let noise: u64 = (0..64u64).map(|rank| rank * 37 % 11 * 10 * 10).sum();
     let expected = 64 * (400_000 + 900) + noise + 30_000;
     assert_eq!(conv["total_ns"].as_f64(), Some(expected as f64));
@@ -131,7 +128,7 @@ fn clocks_are_aligned_by_an_op_that_waits() {
     let dir = scratch.join("job");
     for rank in 0..6u32 {
         let mut script = script(rank, 40_000);
-        // The clock of each rank is ahead of the clock of rank 0 by this many ns.
+        // The clock is ahead of that of rank 0 by this many ns.
         script
             .manifest
             .snapshots
@@ -162,7 +159,7 @@ fn clocks_are_aligned_by_an_op_that_waits() {
             (of["offset_ns"].as_f64().unwrap(), of["offset_uncertainty_ns"].as_f64().unwrap());
         let truth = -7_000_000.0 * f64::from(rank);
         assert!((offset - truth).abs() <= by, "{rank}: {offset} ± {by}");
-        // The uncertainty is about the time for which each iteration waits, which is 60 µs.
+        // Each iteration waits for about 60 µs.
         assert!(if rank == 0 { by == 0.0 } else { by > 50_000.0 && by < 61_000.0 }, "{by}");
     }
     let said = text(&["report", path, "--align-by", "all_*", "--width", "200"]);
@@ -196,7 +193,6 @@ fn incomplete_ranks_are_named_in_every_answer() {
     let other = scratch.join("other");
     planted(&other);
     named(&text(&["diff", path, "--against", other.to_str().unwrap(), "--width", "300"]));
-    // The other 60 ranks are shown. Each of them has the same sums as before.
     let found = json(&["report", path, "--by", "rank"]);
     named(&format!(
         "{} {}",
@@ -270,8 +266,7 @@ fn what_needs_calls_is_refused() {
     );
 }
 
-/// There are seven runs of A and of B with four ranks each. In B, conv takes a tenth longer, and
-/// norm takes the same time. One run of B lacks a rank.
+/// In B, conv takes a tenth longer. One run of B lacks a rank.
 #[test]
 fn runs_of_a_dataset_are_repeats() {
     let scratch = Scratch::new();
@@ -305,8 +300,7 @@ fn runs_of_a_dataset_are_repeats() {
     assert!(said.contains("not interleaved: ratios are shown, and not tested"), "{said}");
 }
 
-/// Returns the command `run --dataset` with a program that makes no calls. A rank without calls is
-/// added to the dataset as well.
+/// The program makes no calls. A rank without calls is added as well.
 fn record(program: &Path, dataset: &Path, profile: &Path, options: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.arg("run").arg("--dataset").arg(dataset).arg("-o").arg(profile).args(options);
@@ -331,8 +325,7 @@ fn a_run_adds_itself() {
     assert!(done.status.success() && done.stdout.is_empty(), "{done:?}");
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(said.contains("job: the recording was added"), "{said}");
-    // Each launcher sets different variables. Ranks that start in the same directory get separate
-    // profiles.
+    // Launchers set different variables.
     let launchers: [(u32, &[(&str, &str)]); 3] = [
         (0, &[("RANK", "0"), ("WORLD_SIZE", "5"), ("TORCHELASTIC_RUN_ID", "x")]),
         (
@@ -358,8 +351,7 @@ fn a_run_adds_itself() {
     let expected: Vec<_> = (0..4).map(|rank| ("x".to_owned(), rank, Some(5))).collect();
     assert_eq!(members, expected);
     assert!(scratch.join("counterpoint.rank2.cpt").is_dir());
-    // The profile contains the rank and the name of the run that its launcher stated. So `export`
-    // adds it under the same name in any environment.
+    // The environment of `export` does not matter.
     for rank in 0..3 {
         let mut export = Command::new(&program);
         export.arg("export").arg(format!("counterpoint.rank{rank}.cpt"));
@@ -368,7 +360,6 @@ fn a_run_adds_itself() {
         let said = String::from_utf8(export.output().unwrap().stdout).unwrap();
         assert!(said.ends_with(&format!("rank {rank} of run x is already there\n")), "{said}");
     }
-    // `run` returns the program's exit status, and prints why nothing was added.
     let unknown = record(&program, &dir, &scratch.join("b.cpt"), &[]).output().unwrap();
     let said = String::from_utf8(unknown.stderr).unwrap();
     assert_eq!(unknown.status.code(), Some(0));
@@ -382,8 +373,7 @@ fn a_run_adds_itself() {
     assert!(!scratch.join("c.cpt").exists(), "the program has not run");
 }
 
-/// With SIGKILL, kills the process group of `run`. The moments of the kills are distributed over
-/// the whole life of `run`.
+/// The kills are distributed over the whole life of `run`.
 #[test]
 fn a_run_that_is_killed_leaves_the_old_or_the_new_dataset() {
     const KILLS: u32 = 60;
@@ -418,9 +408,8 @@ fn a_run_that_is_killed_leaves_the_old_or_the_new_dataset() {
         let mut child =
             command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(usual * number / KILLS + Duration::from_micros(200));
-        // The group may have ended by itself.
-        // SAFETY: `killpg` takes numbers only. The child is
-        // waited for only after this call, so the number still belongs to the child.
+        // SAFETY: `killpg` takes numbers only. The child is waited for after this call, so the
+        // number still belongs to the child.
         unsafe { libc::killpg(child.id().cast_signed(), libc::SIGKILL) };
         child.wait().unwrap();
         let found = Dataset::open(&dir).unwrap();
@@ -428,7 +417,6 @@ fn a_run_that_is_killed_leaves_the_old_or_the_new_dataset() {
         let ranks: Vec<u32> = found.members().iter().map(|member| member.rank).collect();
         assert!(ranks == [0] || ranks == [0, 1], "{number}: {ranks:?}");
         seen[ranks.len() - 1] += 1;
-        // The next run completes the dataset, whatever the killed run has left.
         let again = record(&program, &dir, &path(format!("a{number}.cpt")), &options("1"))
             .output()
             .unwrap();

@@ -23,14 +23,12 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(program, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Makes a run of 20 iterations. In each iteration, matmul runs in two workgroups of `matmul` ns,
-/// and then softmax runs for 3,000 ns. One tick is 1 ns. Each call of matmul has 4 + `more` page
-/// faults.
+/// 20 iterations of matmul in two workgroups of `matmul` ns, and of softmax for 3,000 ns. One tick
+/// is 1 ns. Each call of matmul has 4 + `more` page faults.
 fn script(side: Side, round: u32, matmul: u64, more: u64) -> ProfileScript {
     with_softmax(side, round, matmul, more, true)
 }
 
-/// Makes the same run as [`script`], but with softmax only if `has_softmax` is true.
 fn with_softmax(
     side: Side,
     round: u32,
@@ -50,7 +48,7 @@ fn with_softmax(
     let main = process.thread("main");
     for i in 0..20u64 {
         let at = 1_000_000 + 100_000 * i;
-        // The durations of matmul within a run differ by up to 40 ns, in the same way in each run.
+        // The durations differ by up to 40 ns, in the same way in each run.
         let long = matmul + 10 * (i % 5);
         for workgroup in 0..2 {
             let begin = at + 20_000 * u64::from(workgroup);
@@ -64,9 +62,8 @@ fn with_softmax(
     script
 }
 
-/// Makes a series in which matmul takes 10,000 ns in A and `b` ns in B. From round to round, these
-/// times differ by up to ± 1 %, equally for both runs of a round. The two runs of a round
-/// additionally differ by up to 0.16 %.
+/// matmul takes 10,000 ns in A and `b` ns in B. Rounds differ by up to ± 1 %, and the two runs of a
+/// round additionally by up to 0.16 %.
 fn series(at: &Path, rounds: u32, b: u64, more: u64) {
     let plan = Series {
         schema: SERIES_SCHEMA.to_owned(),
@@ -106,7 +103,7 @@ fn every_format() {
     golden.check("alone", 2, &["diff", &format!("{at}/001/a")]);
 }
 
-/// B uses a tenth less processor time than A, although its calls take as long as the calls of A.
+/// B uses a tenth less processor time, although its calls take as long.
 #[test]
 fn processor_time_is_said_beside_the_whole() {
     let scratch = Scratch::new();
@@ -151,8 +148,6 @@ fn processor_time_is_said_beside_the_whole() {
     assert_eq!(mark["kind"], "less", "{mark}");
 }
 
-/// The page of `diff --html` has the sentences of the text and the cells of its table. The
-/// positions of the marks in its charts agree with the numbers in JSON.
 #[test]
 fn the_page_says_what_the_text_says() {
     let scratch = Scratch::new();
@@ -195,12 +190,10 @@ fn the_page_says_what_the_text_says() {
     texts.extend(counters[0][1].as_array().unwrap().iter().filter_map(cell));
     for one in texts.iter().filter(|text| !["not tested", "whole"].contains(&text.as_str())) {
         let is_of_whole = one.starts_with("faster") && !printed.contains(one);
-        // In the text, the verdict about the total time is in a sentence, after "B is".
         let one = if is_of_whole { one.replace("faster ", "B is faster: ") } else { one.clone() };
         assert!(printed.contains(&squeezed(&one)), "{one:?} is not in\n{text}");
     }
-    // matmul is 11.97 % faster, so the mark of its change is left of the middle of the axis, and
-    // inside of the change's interval.
+    // matmul is 11.97 % faster, so its mark is left of the middle.
     let mark = &compare["rows"]["plots"][0]["rows"][0];
     assert_eq!(mark["kind"], "faster");
     let place = |value: &Value| value.as_f64().unwrap();
@@ -213,13 +206,11 @@ fn the_page_says_what_the_text_says() {
     assert!((low - 0.5 - scale * log("change_low")).abs() < 1e-9, "{mark}");
     let text = mark["text"].as_str().unwrap();
     assert!(text.starts_with("−12.0 % [−12.") && text.ends_with(" %]"), "{mark}");
-    // Options about the printed table cannot be used with a page.
     let refused = golden.run(&["diff", at, "--html", "x.html", "--top", "3"]);
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
 }
 
-/// `run` writes the page when the program has ended. It returns the program's exit status even if
-/// the page cannot be written.
+/// The exit status is the program's, also if the page cannot be written.
 #[test]
 fn run_writes_the_page_of_what_it_recorded() {
     let Some(counterpoint) = counterpoint("run_writes_the_page_of_what_it_recorded") else {
@@ -247,14 +238,12 @@ fn run_writes_the_page_of_what_it_recorded() {
     assert_eq!(code, Some(4), "{said}");
     assert!(said.contains("out/b.html") && !said.contains("wrote "), "{said}");
     assert!(Manifest::read(&scratch.join("b.cpt")).is_ok());
-    // An error that can be known before the program starts is reported before it starts.
     for wrong in ["nowhere/c.html", ".", "-", "/dev/stdout", "/dev/fd/2"] {
         let (code, said) = run(&["-o", "c.cpt", "--html", wrong, "--", "touch", "started"]);
         assert_eq!(code, Some(2), "{wrong}: {said}");
         assert!(!scratch.join("started").exists() && !scratch.join("c.cpt").exists());
     }
-    // A series of one program gets the page of its last run, and a series of two programs gets the
-    // page of their comparison.
+    // One program gets the page of its last run, and two programs that of their comparison.
     let (code, said) = run(&["-o", "d.series", "--repeat", "2", "--html", "d.html", "--", "true"]);
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(head("d.html")["compare"], Value::Null);
@@ -262,7 +251,6 @@ fn run_writes_the_page_of_what_it_recorded() {
     let (code, said) = run(&[two.as_slice(), &["--", "true"]].concat());
     assert!(code == Some(1) && !scratch.join("e.html").exists(), "nothing to compare: {said}");
     assert!(said.contains("e.html: was not written, because no round is complete"), "{said}");
-    // If no op was recorded, there are no rows to compare.
     let two = ["-o", "h.series", "--repeat", "2", "--against", "sleep 0", "--html", "h.html"];
     let (code, said) = run(&[two.as_slice(), &["--", "true"]].concat());
     assert!(code == Some(0) && !scratch.join("h.html").exists(), "{said}");
@@ -274,8 +262,7 @@ fn run_writes_the_page_of_what_it_recorded() {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("wrote ") && said.contains("-f.html ("), "{said}");
     assert_ne!(head("-f.html")["compare"], Value::Null);
-    // The second round cannot be started, because B has removed the program of A in the first
-    // round.
+    // B removes the program of A in the first round.
     let away = "--against=sh -c 'rm -f tool'";
     std::fs::copy("/bin/true", scratch.join("tool")).unwrap();
     let series = ["-o", "g.series", "--repeat", "3", "--warm-up", "0", away, "--html", "g.html"];
@@ -284,9 +271,8 @@ fn run_writes_the_page_of_what_it_recorded() {
     assert!(said.contains("g.html: was not written"), "{said}");
 }
 
-/// A signal that is sent only to `run` ends the process that writes the page, and nothing else. The
-/// page's file is a pipe that nobody reads, so without the signal the writing process would wait
-/// for ever.
+/// The page's file is a pipe that nobody reads, so without the signal the writing process would
+/// wait for ever.
 #[test]
 fn a_signal_ends_the_writing_of_the_page() {
     let Some(counterpoint) = counterpoint("a_signal_ends_the_writing_of_the_page") else { return };
@@ -329,15 +315,13 @@ fn the_numbers_are_those_of_the_script() {
     let found = golden(&scratch).json(&["diff", at.to_str().unwrap(), "--format", "json"]);
     let row = &found["rows"][0];
     assert_eq!((&row["name"], &row["verdict"]), (&"matmul_64".into(), &"faster".into()));
-    // The script gives B 0.88 times the duration of A, and adds 0 to 40 ns to each call. So typical
-    // calls take 10,020 and 8,820 ns. The ratio is 0.88024.
+    // Typical calls take 10,020 and 8,820 ns. The ratio is 0.88024.
     let change = row["change"].as_f64().unwrap();
     assert!((change + 0.1197).abs() < 0.001, "{change}");
     let low = row["change_low"].as_f64().unwrap();
     let high = row["change_high"].as_f64().unwrap();
     assert!(-0.123 < low && low <= change && change <= high && high < -0.117, "{low} {high}");
-    // In each of the 20 dispatches, two workgroups are 1,200 ns shorter, which makes 48,000 ns in a
-    // run. The differences between rounds change this by a factor of about 1 − 0.0005.
+    // 20 dispatches of two workgroups are 1,200 ns shorter: 48,000 ns in a run.
     let part = row["part"]["ns"].as_f64().unwrap();
     assert!((part + 48_000.0).abs() < 300.0, "{part}");
     assert_eq!(row["counters"][0]["result"], "fact");
@@ -352,7 +336,7 @@ fn a_gate_fails_only_if_the_interval_is_above_the_limit() {
     let scratch = Scratch::new();
     let golden = golden(&scratch);
     let at = scratch.join("x.series");
-    // B is about 6 % slower. The interval of this change is above 5 %, but not above 7 %.
+    // B is about 6 % slower.
     series(&at, 8, 10_600, 1);
     let at = at.to_str().unwrap();
     let failing = |rule: &str| golden.run(&["diff", at, "--fail-if", rule]);
@@ -370,14 +354,13 @@ fn a_gate_fails_only_if_the_interval_is_above_the_limit() {
     assert!(said.contains("--fail-if '*matmul*>5%': matmul_64 is slower by at least 5."), "{said}");
 }
 
-/// If a rule finds nothing to check, the command reports an error and not success.
 #[test]
 fn a_gate_of_which_nothing_is_known_is_an_error() {
     let scratch = Scratch::new();
     let golden = golden(&scratch);
     let at = scratch.join("x.series");
     series(&at, 8, 10_600, 1);
-    // In the run of B in round 2, softmax was not called.
+    // Round 2 of B has no softmax.
     let without = Series::run_at(&at, 2, Side::B);
     std::fs::remove_dir_all(&without).unwrap();
     with_softmax(Side::B, 2, 10_600, 1, false).write(&without);
@@ -390,7 +373,7 @@ fn a_gate_of_which_nothing_is_known_is_an_error() {
     assert_eq!(run("whole>50%").code, Some(0));
 }
 
-/// Naming the same run twice is an error, even if the names of its copies differ.
+/// The copies of a run may have different names.
 #[test]
 fn a_run_counts_once() {
     let scratch = Scratch::new();
@@ -407,8 +390,7 @@ fn a_run_counts_once() {
     }
 }
 
-/// While a command records a series, it has a lock on the file `series.json`. Another `run` must
-/// not move a series with such a lock away.
+/// While a command records a series, it has a lock on `series.json`.
 #[test]
 fn a_series_is_not_moved_while_it_is_recorded() {
     let scratch = Scratch::new();
@@ -449,18 +431,16 @@ fn without_pairs_nothing_is_tested() {
         let output = golden.run(&all);
         serde_json::from_str::<Value>(&output.stdout).unwrap()
     };
-    // The profiles themselves contain the information that the runs are pairs.
+    // The profiles say that the runs are pairs.
     let found = words(&few, &other, &[]);
     assert_eq!((&found["untested"], &found["pairs"]), (&"too_few_pairs".into(), &5.into()));
-    // A run of A has no partner among the runs of B, so somebody must have selected runs.
+    // A run of A has no partner.
     assert_eq!(words(&few, &other[1..], &[])["untested"], "not_paired");
-    // The sides are exchanged: the runs of A were recorded as B.
     assert_eq!(words(&other, &few, &[])["untested"], "not_paired");
     assert_eq!(words(&other, &few, &["--paired"])["pairs"], 5);
 }
 
-/// Softmax is new in B and adds the most time. Nevertheless, its row comes after matmul, which both
-/// sides have. The parts of the difference are shown next to the total and add up to it.
+/// Softmax is new in B and adds the most time.
 #[test]
 fn rows_of_one_side_come_last_and_the_parts_add_up() {
     let scratch = Scratch::new();
@@ -484,8 +464,7 @@ fn rows_of_one_side_come_last_and_the_parts_add_up() {
     assert!(text.contains("in calls of a run (medians); the differences of pairs have the mean +"));
 }
 
-/// Round 8 has no run of B, and in round 3, Ctrl-C (signal 2) has ended the program of A. Both
-/// rounds are incomplete.
+/// Round 8 has no run of B, and Ctrl-C ended A in round 3.
 #[test]
 fn incomplete_rounds_are_left_out() {
     let scratch = Scratch::new();
@@ -544,7 +523,6 @@ fn pairs_run_in_the_order_that_the_seed_says() {
     let manifest = Manifest::read(&Series::run_at(&first, 1, Side::B)).unwrap();
     assert_eq!(manifest.labels["commit"], "1a2b");
     assert!(!first.join("warm-up").exists());
-    // If a new series gets the name of an existing one, the existing series is moved away.
     record("first", "6");
     assert!(Series::is_at(&scratch.join("first.old")));
 }
@@ -566,7 +544,6 @@ fn a_signal_in_the_warm_up_is_called_one_and_leaves_nothing() {
     assert!(!scratch.join("x.series").exists());
 }
 
-/// A series may have the default name of a single profile.
 #[test]
 fn a_series_goes_where_it_is_told() {
     let Some(counterpoint) = counterpoint("diff: place of a series") else { return };
@@ -609,8 +586,7 @@ fn an_interrupted_series_keeps_its_complete_pairs() {
     let Some(counterpoint) = counterpoint("diff: interrupted") else { return };
     let scratch = Scratch::new();
     let (at, count) = (scratch.join("x.series"), scratch.join("count"));
-    // The seventh run of a program waits for the signal. It is in the third round, because the
-    // warm-up and the first two rounds have six runs.
+    // The seventh run is in the third round.
     let program =
         format!("echo >> {0}; [ $(wc -l < {0}) -lt 7 ] || exec sleep 60", count.display());
     let mut run = Command::new(counterpoint);
@@ -627,7 +603,7 @@ fn an_interrupted_series_keeps_its_complete_pairs() {
     }
     assert_eq!(lines(), 7);
     std::thread::sleep(std::time::Duration::from_millis(200));
-    // The signal is sent to the whole process group, as a terminal does.
+    // A terminal sends the signal to the whole process group, too.
     let group = format!("-{}", child.id());
     assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();

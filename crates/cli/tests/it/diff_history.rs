@@ -1,5 +1,4 @@
-//! Tests that `diff --history` finds a slowdown that begins at one run, and names it in every
-//! format.
+//! Tests that `diff --history` finds a slowdown that begins at one run.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -11,8 +10,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 /// From this run on, `matmul` takes 20 % more time.
 const AT: u64 = 9;
 
-/// Writes profiles of this many runs. The order of their names differs from the order of their
-/// times.
+/// The order of their names differs from the order of their times.
 fn write(dir: &Path, runs: u64) {
     for run in 0..runs {
         let mut script = ProfileScript::monotonic();
@@ -21,8 +19,7 @@ fn write(dir: &Path, runs: u64) {
         let process = script.process(7);
         process.library("m", &["matmul", "softmax"]);
         let thread = process.thread("main");
-        // Apart from the slowdown, the times of an op differ by at most 1.2 % between runs. The
-        // differences are not the same for the two ops.
+        // Apart from the slowdown, runs differ by at most 1.2 %.
         let noise = [run * 7 % 11, run * 5 % 13];
         let slower = if run < AT { 10 } else { 12 };
         for call in 0..10 {
@@ -80,8 +77,7 @@ fn a_slowdown_has_a_commit() {
     }
     let point = &document["points"][AT as usize];
     assert_eq!((&point["name"], &point["labels"]["commit"]), (&"commit c9".into(), &"c9".into()));
-    // There are ten calls of matmul with 12 × 1,008 ns each (63 modulo 11 is 8), and ten calls of
-    // softmax with 10 × 1,006 ns each (45 modulo 13 is 6).
+    // The noise is 63 modulo 11 = 8, and 45 modulo 13 = 6.
     assert_eq!(point["whole_ns"].as_f64().unwrap(), 10.0 * (12.0 * 1_008.0 + 10.0 * 1_006.0));
 
     let (output, text) = history(&dir, &["--format", "markdown", "--fail-if", "*matmul*>15%"]);

@@ -1,5 +1,4 @@
-//! Tests `doctor -e`. It says for each counter whether the counter works, and its exit code depends
-//! on that. The crate `machine` tests the texts about a machine, on trees of files.
+//! Tests `doctor -e`. The crate `machine` tests the texts about a machine.
 
 use std::process::{Command, Output};
 
@@ -51,8 +50,7 @@ fn counters_that_work() {
     }
 }
 
-/// A name that does not exist on this machine is reported as a counter that does not work. The
-/// other counters are still reported.
+/// An unknown name is a counter that does not work.
 #[test]
 fn counters_that_do_not_work() {
     let (code, document) =
@@ -74,7 +72,7 @@ fn counters_that_do_not_work() {
     }
 }
 
-/// A list that cannot be parsed is an error. A counter that does not work is a result and no error.
+/// A counter that does not work is a result and no error.
 #[test]
 fn lists_that_cannot_be_read() {
     for (list, message) in [
@@ -89,8 +87,6 @@ fn lists_that_cannot_be_read() {
     }
 }
 
-/// `run` names all counters that do not work, and not only the first one. Each remedy is printed
-/// once.
 #[test]
 fn run_names_all_counters_that_do_not_work() {
     let scratch = testkit::Scratch::new();

@@ -20,9 +20,8 @@
 //! | `<!-- before: COMMAND -->` | run this before the block's own lines |
 //! | `<!-- file: NAME -->` | the block is the content of a file that later blocks use |
 //!
-//! The directory in which blocks run contains the files that pages assume: `dist/` and, if there is
-//! IREE, `mlp.vmfb` and `PROGRAM`, which runs this module. If the text of a page names an option of
-//! a command, the option must be in the command's `--help`.
+//! The directory of a page's blocks contains the files that pages assume: `dist/` and, if there is
+//! IREE, `mlp.vmfb` and `PROGRAM`, which runs this module.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -44,7 +43,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// A fenced block and the comments before it.
+/// A fenced block with the comments before it.
 #[derive(Debug, Default)]
 struct Block {
     line: usize,
@@ -78,7 +77,6 @@ fn blocks(page: &Path) -> Vec<Block> {
             (false, None, Some(("before", command))) => next.before.push(command.to_owned()),
             (false, None, Some(("not run", why))) => next.not_run = Some(why.to_owned()),
             (false, None, Some(("file", name))) => next.file = Some(name.to_owned()),
-            // A comment applies only to the block that follows it immediately.
             (false, None, _) => next = Block::default(),
         }
     }
@@ -87,8 +85,6 @@ fn blocks(page: &Path) -> Vec<Block> {
 }
 
 impl Block {
-    /// Returns the block's lines for a shell. `None` if the block's language is neither `sh` nor
-    /// `console`.
     fn commands(&self) -> Option<String> {
         match self.language.as_str() {
             "sh" => Some(self.text.clone()),
@@ -101,8 +97,7 @@ impl Block {
     }
 }
 
-/// Each block has a known language, and no block with shell commands is marked as text. So no block
-/// is overlooked.
+/// Otherwise a block could be overlooked.
 #[test]
 fn every_block_says_what_it_is() {
     let known = ["sh", "console", "python", "rust", "text"];
@@ -120,7 +115,7 @@ fn every_block_says_what_it_is() {
     }
 }
 
-/// The directory and environment in which the examples of a page run.
+/// The examples of a page run here.
 struct Place {
     directory: testkit::Scratch,
     path: String,
@@ -198,8 +193,6 @@ fn every_command_line_runs() {
     assert!(ran >= 4 || iree.is_none() || tvm.is_none(), "only {ran} blocks were run");
 }
 
-/// If the text of a page contains `counterpoint COMMAND --option`, the command must exist and have
-/// the option.
 #[test]
 fn commands_in_running_text_exist() {
     let mut helps: BTreeMap<String, Option<String>> = BTreeMap::new();
@@ -216,7 +209,7 @@ fn commands_in_running_text_exist() {
         let text = std::fs::read_to_string(&page).unwrap();
         for span in text.split('`').skip(1).step_by(2) {
             let Some(rest) = span.strip_prefix("counterpoint ") else { continue };
-            // The words after `--` belong to another program.
+            // Another program gets the words after `--`.
             let own = rest.split(" -- ").next().unwrap_or_default();
             let words: Vec<&str> =
                 own.split_whitespace().skip_while(|word| *word == "help").collect();
@@ -226,7 +219,7 @@ fn commands_in_running_text_exist() {
             };
             let at = format!("{}: `{span}`", page.display());
             let text = help(&[first]).unwrap_or_else(|| panic!("{at}: no such command"));
-            // `query` has subcommands, but it can also be used with options only.
+            // `query` has subcommands, but can also be used with options only.
             let nested = words.get(1).filter(|word| !word.starts_with('-'));
             let nested = nested.filter(|_| text.contains("Commands:"));
             let text = match nested {
@@ -243,7 +236,7 @@ fn commands_in_running_text_exist() {
     assert!(looked_at > 20, "{looked_at}");
 }
 
-/// Returns the lines of code in a header's comments, which are indented by five spaces.
+/// The code is indented by five spaces.
 fn in_comments(header: &str) -> Vec<String> {
     let text = std::fs::read_to_string(root().join("include/counterpoint").join(header)).unwrap();
     let comment = text.split("*/").next().unwrap();
@@ -251,8 +244,7 @@ fn in_comments(header: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// The test combines the examples in the headers' comments to one program, which finds the agent
-/// and adds the example's collector.
+/// The examples of the headers together are one program.
 #[test]
 fn examples_of_the_headers_run() {
     const TEST: &str = "documented-headers";
@@ -261,7 +253,7 @@ fn examples_of_the_headers_run() {
     let add = collector.pop().unwrap();
     let agent = in_comments("agent.h");
     let [find] = agent.as_slice() else { panic!("{agent:?}") };
-    // These parts are missing in the examples, because readers must write them.
+    // Readers must write these parts.
     let source = format!(
         "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include \"counterpoint/agent.h\"\n\
          #include \"counterpoint/collector.h\"\n\

@@ -1,6 +1,5 @@
-//! Tests that `run` moves full pages of calls out of the pool (the shared memory of the program and
-//! `run`) to files while the program runs. This is called draining. Whatever happens to `run`,
-//! every call is in the profile exactly once.
+//! Tests draining: while the program runs, `run` moves full pages of calls out of the pool (the
+//! shared memory) to files.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -11,8 +10,7 @@ use serde_json::Value;
 
 use crate::support::{Programs, counterpoint};
 
-/// A program under `run` that makes calls for ever. It writes the number of calls that have
-/// returned to a file, which the test reads.
+/// The program makes calls for ever, and writes the number of calls that have returned to a file.
 struct Recording {
     program: PathBuf,
     scratch: testkit::Scratch,
@@ -50,14 +48,12 @@ impl Recording {
         }
     }
 
-    /// Waits until this many more calls have returned.
     fn wait_for_calls(&self, more: u64) {
         let before = self.returned();
         self.wait_for("more calls", || self.returned() >= before + more);
     }
 
-    /// Returns the header of the pool and the table of its claimed pages. The offsets come from
-    /// docs/file-format.md.
+    /// The header, and the table of claimed pages. The offsets come from docs/file-format.md.
     fn pool(&self) -> Vec<u8> {
         let pool = profile::Manifest::read(&self.profile()).unwrap().pool.unwrap();
         let mut start = vec![0; 4096 + 4 * record::pool::PAGES];
@@ -65,7 +61,6 @@ impl Recording {
         start
     }
 
-    /// Returns how many full pages the program has offered to `run` so far.
     fn offers(&self) -> u32 {
         u32::from_le_bytes(*self.pool()[28..].first_chunk().unwrap())
     }
@@ -89,8 +84,7 @@ impl Recording {
         self.wait_for("end of the program", || !identity.is_alive());
     }
 
-    /// Checks that the profile has every call that returned. It may also have one call that had not
-    /// returned yet.
+    /// The profile may have one call that had not returned yet.
     fn check(mut self) {
         self.run.wait().unwrap();
         let returned = self.returned();
@@ -104,8 +98,7 @@ impl Recording {
         for loss in report["losses"].as_array().unwrap() {
             assert_eq!(loss["name"], "call_cut_short", "{loss}");
         }
-        // If `run` was killed, the remaining pages are still in the pool, because a view only
-        // reads.
+        // A view only reads, so the remaining pages may still be in the pool.
         recover(&self.program, &self.profile());
         assert_eq!(profile::Manifest::read(&self.profile()).unwrap().pool, None);
         let after = self::report(&self.program, &self.profile());
@@ -125,7 +118,7 @@ fn report(program: &Path, profile: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Begins a recording. Skips the test on machines where `run` does not drain pages.
+/// Skips the test on machines where `run` does not drain.
 fn begin(test: &str) -> Option<Recording> {
     let program = counterpoint(test)?;
     if std::thread::available_parallelism().is_ok_and(|n| n.get() == 1) {
@@ -139,11 +132,8 @@ fn begin(test: &str) -> Option<Recording> {
 fn pages_that_were_taken_come_back() {
     let Some(it) = begin("pages that were taken") else { return };
     it.wait_for("offers", || it.offers() >= 8);
-    // However many pages the program's thread has filled, it uses only its current page and two
-    // offered ones.
+    // The thread uses its current page and two offered ones.
     assert!(it.claims() <= 3, "{} pages", it.claims());
-    // A view during the recording shows at least the calls that have returned before the view
-    // starts.
     let returned = it.returned();
     let seen = report(&it.program, &it.profile())["total"]["calls"].as_u64().unwrap();
     assert!(seen >= returned, "{seen} of {returned} calls");
@@ -161,7 +151,6 @@ fn a_stopped_run_delays_and_loses_nothing() {
     let returned = it.returned();
     let seen = report(&it.program, &it.profile())["total"]["calls"].as_u64().unwrap();
     assert!(seen >= returned, "{seen} of {returned} calls");
-    // `run` takes pages again when it continues.
     let offers = it.offers();
     it.signal_run(libc::SIGCONT);
     it.wait_for("offers after the stop", || it.offers() > offers + 3);
@@ -183,8 +172,7 @@ fn a_program_goes_on_alone_after_run_was_killed() {
     it.check();
 }
 
-/// Each thread fills several pages and ends. When a thread ends, `run` may be draining one of its
-/// pages.
+/// When a thread ends, `run` may be draining one of its pages.
 #[test]
 fn threads_that_end_leave_no_page_behind() {
     let Some(program) = counterpoint("threads that end") else { return };
@@ -197,7 +185,6 @@ fn threads_that_end_leave_no_page_behind() {
         run.args([threads, 150_000].map(|n: u32| n.to_string()));
         let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         if stop {
-            // The test stops `run` several times, at arbitrary moments.
             for _ in 0..8 {
                 std::thread::sleep(Duration::from_millis(3));
                 for signal in [libc::SIGSTOP, libc::SIGCONT] {
@@ -215,21 +202,19 @@ fn threads_that_end_leave_no_page_behind() {
     }
 }
 
-/// While `run` is stopped, the program replaces itself by another one with `exec`. Pages that it
-/// has offered before are not lost.
+/// While `run` is stopped, the program replaces itself by another one with `exec`.
 #[test]
 fn an_exec_while_pages_are_offered_loses_nothing() {
     let Some(mut it) = begin("exec while pages are offered") else { return };
     it.wait_for("offers", || it.offers() >= 3);
     it.signal_run(libc::SIGSTOP);
-    // After this many calls, a thread has offered as many pages as it may, and has written the next
-    // full pages to the file itself.
+    // By now, the thread has written full pages to the file itself.
     it.wait_for_calls(150_000);
     assert_eq!(it.claims(), 3, "the thread's page and two that were offered");
     let counted = std::fs::OpenOptions::new().write(true).open(it.scratch.join("counted")).unwrap();
     let more = 150_000u64;
     std::os::unix::fs::FileExt::write_all_at(&counted, &more.to_le_bytes(), 8).unwrap();
-    // Each program that a process executes has a separate part in the profile.
+    // Each executed program has a part of the profile.
     let parts = || std::fs::read_dir(it.profile().join("processes")).unwrap().count();
     it.wait_for("part of the new program", || parts() == 2);
     it.signal_run(libc::SIGCONT);
@@ -247,9 +232,8 @@ fn an_exec_while_pages_are_offered_loses_nothing() {
     assert_eq!(calls, [returned, more]);
 }
 
-/// The calls of each thread stay in their order, whether the thread or `run` wrote their pages to
-/// the file. The program (`host.c`) numbers the calls of each thread: the id of a call's workgroup
-/// is its number.
+/// Threads and `run` both write pages to the file. The id of a call's workgroup is the number of
+/// the call in its thread.
 #[test]
 fn calls_stay_in_order() {
     const CALLS: u32 = 150_000;
@@ -260,8 +244,7 @@ fn calls_stay_in_order() {
     run.args(["run", "-e", "none", "-o"]).arg(&path).arg("--");
     run.arg(&programs.host).arg(&programs.library).args(["threads", "4"]).arg(CALLS.to_string());
     let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // While `run` is stopped, the threads write pages that are newer than the pages that wait for
-    // `run`.
+    // While `run` is stopped, the threads write newer pages than those that wait for `run`.
     for _ in 0..8 {
         for signal in [libc::SIGSTOP, libc::SIGCONT] {
             std::thread::sleep(Duration::from_millis(2));
@@ -288,8 +271,7 @@ fn calls_stay_in_order() {
     }
 }
 
-/// `run --passes` runs the program once for each set of counters. Each of these passes has a
-/// separate pool, which is drained while the program runs.
+/// Each pass has a pool.
 #[test]
 fn every_pass_is_drained() {
     let Some(program) = counterpoint("drained passes") else { return };
@@ -313,9 +295,8 @@ fn every_pass_is_drained() {
     }
 }
 
-/// Neither `run` nor the program may make a file longer than 256 KiB, so `run` does not drain pages
-/// while the program runs. Pages that the program cannot write to the file stay in memory, and
-/// `run` moves them at the end.
+/// No file may be longer than 256 KiB. Pages that the program cannot write stay in memory until the
+/// end.
 #[test]
 fn a_limit_of_file_sizes_loses_nothing() {
     let Some(program) = counterpoint("limited files") else { return };
@@ -335,8 +316,7 @@ fn a_limit_of_file_sizes_loses_nothing() {
     }
 }
 
-/// On a single processor, `run` drains no pages, because it could do so only while the program does
-/// not run. The threads write all pages to the file themselves.
+/// `run` could drain only while the program does not run.
 #[test]
 fn nothing_is_offered_on_a_single_processor() {
     let Some(program) = counterpoint("a single processor") else { return };
@@ -350,8 +330,7 @@ fn nothing_is_offered_on_a_single_processor() {
     assert_eq!(report(&program, &path)["total"]["calls"], 200_000);
 }
 
-/// If a program truncates its pool, `run` continues, and the pages that were drained are kept. The
-/// calls that were only in the pool are reported as a loss with a name.
+/// The pages that were drained are kept. The other calls are a loss with a name.
 #[test]
 fn a_program_that_truncates_its_pool_ends_as_without_us() {
     let Some(program) = counterpoint("truncated pool") else { return };
@@ -384,10 +363,9 @@ fn a_program_that_truncates_its_pool_ends_as_without_us() {
     }
 }
 
-/// If a program truncates a pool that it has mapped itself, it dies at its next recorded call. No
-/// process can access memory that its file no longer has, and the recorder must not install a
-/// handler of SIGBUS. Until that call, the program runs normally. `run` ends in the same way as the
-/// program, stores the exit status or signal in the profile, and keeps the pages that were drained.
+/// The program dies at its next recorded call: no process can access memory that its file no longer
+/// has, and the recorder must not install a handler of SIGBUS. `run` keeps the pages that were
+/// drained.
 #[test]
 fn a_program_that_truncates_its_own_pool() {
     let Some(program) = counterpoint("own pool truncated") else { return };
@@ -408,8 +386,7 @@ fn a_program_that_truncates_its_own_pool() {
         assert!(said.contains(pool.to_str().unwrap()), "{said}");
         let report = report(&program, &profile);
         let calls = report["total"]["calls"].as_u64().unwrap();
-        // A call takes 3 to 5 bytes of a page. At most two pages of a thread wait for `run`, so
-        // more than half of the 200,000 calls are in the file.
+        // A call takes 3 to 5 bytes of a page, and at most two pages of a thread wait for `run`.
         assert!((100_000..=200_000).contains(&calls), "{report}");
         let losses = report["losses"].as_array().unwrap();
         assert!(losses.iter().any(|loss| loss["name"] == "pool_refused"), "{report}");

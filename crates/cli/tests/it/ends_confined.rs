@@ -1,6 +1,5 @@
-//! Tests `recover` and `hook report`, which change a profile and delete its pool. They must give up
-//! the right to change anything else. The test observes this with `strace`, and by what the kernel
-//! refuses.
+//! Tests with `strace` that `recover` and `hook report` give up the right to change anything but
+//! the profile and its pool.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,17 +15,15 @@ use crate::foreign::everything;
 use crate::support::memory::Memory;
 use crate::views_only_read::{CHANGES, Killed, PART, change, is_change, is_confined, traced};
 
-/// The kernels that are tested: the kernel of this machine, a kernel without Landlock, and one with
-/// the first version of Landlock, which cannot allow moving a file to another directory.
+/// The first version of Landlock cannot allow moving a file to another directory.
 const KERNELS: [(&str, &[&str]); 3] = [
     ("this kernel", &["-e", "trace=none"]),
     ("no Landlock", &["-e", "inject=landlock_create_ruleset:error=ENOSYS"]),
     ("the first Landlock", &["-e", "inject=landlock_create_ruleset:retval=1:when=1"]),
 ];
 
-/// Runs a command under `strace`. Returns its output, the system calls that changed something after
-/// the command had given up its last rights, and the rules with which it gave up rights.
-/// Descriptors are shown with their paths.
+/// Returns the output, the system calls that changed something after the command had given up its
+/// last rights, and the rules with which it gave up rights.
 fn confined(words: &[String]) -> (Output, Vec<String>, Vec<String>) {
     let (output, log) = traced(&["-y", "-v", "-e", &format!("{CHANGES},landlock_add_rule")], words);
     assert!(is_confined(&log), "{log}");
@@ -36,19 +33,17 @@ fn confined(words: &[String]) -> (Output, Vec<String>, Vec<String>) {
     (output, changes.collect(), rules.collect())
 }
 
-/// Returns whether a rule of Landlock allows more than reading.
+/// Other rules allow reading.
 fn allows_changes(rule: &str) -> bool {
     ["_WRITE_FILE", "_REMOVE_", "_MAKE_", "_REFER", "_TRUNCATE"].iter().any(|r| rule.contains(r))
 }
 
-/// Returns the directory to which a rule applies.
 fn place(rule: &str) -> PathBuf {
     let path = rule.split("parent_fd=").nth(1).and_then(|rest| rest.split(['<', '>']).nth(1));
     PathBuf::from(path.unwrap_or_else(|| panic!("{rule}")))
 }
 
-/// Returns the directories in which the rules allow any change. The value says whether they allow
-/// more than removing empty directories.
+/// The value says whether the rules allow more than removing empty directories.
 fn changeable(rules: &[String]) -> BTreeMap<PathBuf, bool> {
     let mut all = BTreeMap::new();
     for rule in rules.iter().filter(|rule| allows_changes(rule)) {
@@ -70,8 +65,7 @@ fn assert_within(changes: &[String], places: &[&Path]) {
     assert!(!changes.is_empty());
 }
 
-/// Returns the contents of a profile as the length of each file. The manifest is left out, because
-/// it contains times and its length varies.
+/// The length of each file. The length of the manifest varies.
 fn contents(dir: &Path) -> BTreeMap<PathBuf, u64> {
     let all = everything(dir).into_keys().map(|path| {
         let name = path.strip_prefix(dir).unwrap().to_owned();
@@ -94,7 +88,7 @@ fn recover_changes_the_profile_and_its_pool_only() {
     let (output, changes, rules) = confined(&recover(&killed));
     assert!(output.status.success(), "{output:?}");
     assert_within(&changes, &[&killed.dir, &killed.shm]);
-    // These are the rules that apply while the profile is read and changed.
+    // These rules apply while the profile is read and changed.
     let last = rules.iter().rposition(|rule| place(rule) == killed.dir).unwrap();
     let may = changeable(&rules[last..]);
     let shared = Path::new("/dev/shm").to_owned();
@@ -105,7 +99,6 @@ fn recover_changes_the_profile_and_its_pool_only() {
     assert!(others.shm.join("pool").exists());
 }
 
-/// `recover` moves, writes and removes the same files on every kernel.
 #[test]
 fn recover_does_the_same_with_and_without_landlock() {
     let results = KERNELS.map(|(name, options)| {
@@ -124,7 +117,6 @@ fn recover_does_the_same_with_and_without_landlock() {
     }
 }
 
-/// `recover --orphans` finds and frees pools whose profile no longer exists.
 #[test]
 fn recover_frees_pools_that_are_left_over() {
     for (name, options) in KERNELS {
@@ -147,7 +139,7 @@ fn recover_frees_pools_that_are_left_over() {
     }
 }
 
-/// Makes a profile as `hook prepare` does, and with the recording of a program.
+/// The profile is as `hook prepare` and a program leave it.
 fn hooked(csv: &Path) -> Killed {
     let killed = Killed::new();
     change(&killed.dir, |manifest| manifest.origin = Origin::Hook);
@@ -187,8 +179,7 @@ fn hook_report_removes_the_profile_and_writes_its_tables_only() {
     assert_eq!(table.lines().count(), 3, "{table}");
 }
 
-/// `hook report` writes tables to files with the names that IREE's original hook used. A user may
-/// have made links with these names.
+/// A user may have made links with the names of the CSV files.
 #[test]
 fn hook_report_does_the_same_with_and_without_landlock() {
     let results = KERNELS.map(|(name, options)| {

@@ -1,6 +1,5 @@
-//! Tests that every view marks numbers of calls that are estimates. They are estimates if a host
-//! announced its calls to the recorder only in some steps. In text, the mark is `~`. JSON and CSV
-//! contain the ends of the interval.
+//! Tests that views mark numbers of calls that are estimates, because a host announced its calls
+//! only in some steps. In text, the mark is `~`. JSON and CSV contain the ends of the interval.
 
 use std::path::Path;
 use std::process::Command;
@@ -59,7 +58,7 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&run(&[args, &["--format", "json"]].concat())).unwrap()
 }
 
-/// Returns the row with this name from a CSV table, as pairs of column names and values.
+/// Returns pairs of column names and values.
 fn row(csv: &str, name: &str) -> Vec<(String, String)> {
     let mut lines = csv.lines();
     let head = lines.next().unwrap().split(',');
@@ -106,7 +105,6 @@ fn every_view_marks_estimated_calls() {
     let counts = csv(&["export", "--what", "counts"]);
     assert_eq!(ends(&row(&counts, "mm"), "calls"), within);
     assert_eq!(ends(&row(&counts, "first"), "calls"), ["4", "4"].map(str::to_owned));
-    // The page has the cells of the report, and a text with the estimated number of calls.
     let page = scratch.join("page.html");
     run(&["report", dir, "--html", page.to_str().unwrap()]);
     let page = std::fs::read_to_string(page).unwrap();
@@ -115,8 +113,7 @@ fn every_view_marks_estimated_calls() {
     assert!(head["tables"].to_string().contains("\"~100"), "{}", head["tables"]);
 }
 
-/// One of the two runs has estimated numbers of calls. `diff` marks them, and does not report
-/// differences in them.
+/// One of the two runs has estimates.
 #[test]
 fn diff_marks_them_and_finds_no_difference_in_them() {
     let (_a, a) = script().written();
@@ -139,8 +136,7 @@ fn diff_marks_them_and_finds_no_difference_in_them() {
     assert!(cell(&mm, "calls_a_low").starts_with("94."), "{mm:?}");
 }
 
-/// An exported trace says which numbers are estimates. It cannot be imported, because then its
-/// slices would be taken for all calls.
+/// The slices of an imported trace would be taken for all calls.
 #[test]
 fn traces_say_so_and_are_not_imported_as_exact() {
     let (scratch, dir) = script().written();
@@ -162,8 +158,7 @@ fn refused(trace: &Path, to: &Path) {
     assert!(!output.status.success() && said.contains("Counterpoint wrote this trace"), "{said}");
 }
 
-/// A dataset contains the ends of the interval next to the number. If the number is exact, both
-/// ends equal it.
+/// The ends of an exact number equal it.
 #[test]
 fn datasets_have_the_ends() {
     let Some(python) = testkit::python::with("estimates in datasets", "pyarrow.parquet") else {

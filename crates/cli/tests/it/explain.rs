@@ -1,5 +1,5 @@
-//! Tests what `explain` prints about scripted profiles in each format, and when it prints nothing.
-//! `crates/analysis/tests/explain.rs` tests that it finds the real causes.
+//! Tests what `explain` prints about scripted profiles. `crates/analysis/tests/explain.rs` tests
+//! that it finds the real causes.
 
 use std::path::Path;
 
@@ -13,9 +13,8 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(program, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// There are two threads, each on its own CPU. Calls of `matmul` take 100 to 129 ns. On `main`,
-/// about one in 9 of them takes 100 ns longer, and has 24 page faults instead of 2. Calls of
-/// `softmax` take 40 to 59 ns, independently of the counters. All calls of `copy` take 10 ns.
+/// Calls of `matmul` take 100 to 129 ns. On `main`, about one in 9 of them takes 100 ns longer, and
+/// has 24 page faults instead of 2. The durations of `softmax` do not depend on the counters.
 fn script() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -56,8 +55,7 @@ fn says_what_goes_with_slow_calls() {
     golden.check("most", 0, &["explain", &profile, "--width", "80"]);
     golden.check("glob", 0, &["explain", "*", &profile, "--width", "80"]);
     golden.check("markdown", 0, &["explain", "matmul", &profile, "--format", "markdown"]);
-    // The op and the profile can be given in either order; the op can also be given as an option,
-    // as in `stats`.
+    // The op and the profile can be given in either order. The op can also be an option.
     let named = golden.run(&["explain", "matmul", &profile]);
     let swapped = golden.run(&["explain", &profile, "matmul"]);
     assert_eq!(swapped.stdout, named.stdout);
@@ -79,8 +77,7 @@ fn says_what_goes_with_slow_calls() {
     assert_eq!(silent["ops"][0]["findings"], json!([]));
 }
 
-/// Rows that differ only in their arguments belong to one op. The arguments are then one of the
-/// variables.
+/// Rows that differ only in their arguments belong to one op.
 #[test]
 fn arguments_are_a_variable() {
     let mut script = ProfileScript::monotonic();

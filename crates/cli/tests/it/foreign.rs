@@ -1,5 +1,4 @@
-//! Tests profiles that somebody made to harm their readers. No view of such a profile changes or
-//! deletes files, follows links, or waits for ever.
+//! Tests profiles that somebody made to harm their readers.
 //!
 //! above 600 lines: the attacks are one list, in which a missing one is noticed.
 
@@ -21,8 +20,8 @@ use testkit::{CallScript, ProfileScript, Scratch};
 
 use crate::support::memory::Memory;
 
-/// Makes a profile of a process that ended long ago. One thread has one call, in a page that was
-/// written to the file. Two other threads have 2 calls each, in pages that are still in the pool.
+/// The process ended long ago. One thread has one call in the file, and two threads have 2 calls
+/// each in the pool.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.pool = true;
@@ -42,8 +41,7 @@ fn crashed() -> ProfileScript {
 
 const PART: &str = "processes/4000711-1000-0";
 
-/// Returns command lines for views and for other commands that read a profile. Commands with an
-/// output file write it to `out`.
+/// Command lines that read a profile. Output files are written to `out`.
 fn views(dir: &Path, out: &Path) -> Vec<Vec<OsString>> {
     let (dir, out) = (dir.as_os_str(), out.as_os_str());
     let view = |words: &[&str], with_output: bool| {
@@ -68,7 +66,6 @@ fn views(dir: &Path, out: &Path) -> Vec<Vec<OsString>> {
     ]
     .into_iter()
     .map(|mut words| {
-        // The last argument of these two commands is the profile.
         if words[0] == "session" || words[0] == "hook" {
             words.swap(1, 2);
         }
@@ -77,7 +74,7 @@ fn views(dir: &Path, out: &Path) -> Vec<Vec<OsString>> {
     .collect()
 }
 
-/// Runs `counterpoint` with these arguments. The command must end by itself within a minute.
+/// The command must end by itself within a minute.
 fn run(words: &[OsString]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_counterpoint"))
         .args(words)
@@ -99,7 +96,7 @@ fn run(words: &[OsString]) -> Output {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        // This check is only for commands that never end, not for slow ones.
+        // A slow command may take long. This check is for one that does not end.
         if begun.elapsed() > Duration::from_secs(60) {
             child.kill().unwrap();
             child.wait().unwrap();
@@ -112,8 +109,7 @@ fn run(words: &[OsString]) -> Output {
     Output { status, stdout: text(stdout), stderr: text(stderr) }
 }
 
-/// Returns a text about a directory and about each entry below it: mode, number of links and owner,
-/// for files of less than 16 MiB also the time of change and the content, and for links the target.
+/// Describes each entry, for files of less than 16 MiB with the time of change and the content.
 pub fn everything(at: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     let mut todo = vec![at.to_owned()];
@@ -132,8 +128,7 @@ pub fn everything(at: &Path) -> BTreeMap<PathBuf, String> {
     all
 }
 
-/// Runs every command of [`views`] on the profile. No command may change anything below `watched`.
-/// Returns the JSON of `report`, if it could print one.
+/// No command may change anything below `watched`. Returns the JSON of `report`, if any.
 fn look(dir: &Path, watched: &[&Path], when: &str) -> Option<Value> {
     let out = Scratch::new();
     let before: Vec<_> = watched.iter().map(|path| everything(path)).collect();
@@ -160,7 +155,6 @@ fn look(dir: &Path, watched: &[&Path], when: &str) -> Option<Value> {
     report
 }
 
-/// Returns the name and count of each loss in a report.
 fn losses(report: &Option<Value>) -> Vec<(String, u64)> {
     let report = report.as_ref().expect("a report");
     let losses = report["losses"].as_array().unwrap();
@@ -177,9 +171,7 @@ fn change(dir: &Path, change: impl FnOnce(&mut Manifest)) {
     manifest.write(dir).unwrap();
 }
 
-/// The manifest of a profile names the path of a victim as the profile's pool. In all variants, the
-/// victim stays unchanged. The victim is a text or the real pool of another profile. Its path is
-/// absolute, relative or empty, contains `..`, is a link, or is in the place where pools are.
+/// The manifest names a victim as the profile's pool: a text or the real pool of another profile.
 #[test]
 fn a_manifest_that_names_a_victim() {
     for collected in [false, true] {
@@ -207,8 +199,7 @@ fn a_manifest_that_names_a_victim() {
             PathBuf::new(),
             shm.join("pool"),
         ];
-        // `shm` is a directory in which a pool of this user may be. The file in it is a text or
-        // another profile's pool.
+        // `shm` is a directory in which a pool of this user may be.
         fs::DirBuilder::new().mode(0o700).create(&shm).unwrap();
         for in_shm in [&b"precious"[..], &real] {
             fs::write(shm.join("pool"), in_shm).unwrap();
@@ -216,16 +207,14 @@ fn a_manifest_that_names_a_victim() {
                 change(&dir, |manifest| {
                     manifest.pool = Some(victim.clone());
                     manifest.pool_collected = collected;
-                    // Every pool of this test has the same id as the manifest, so no pool is
-                    // refused just because of its id. Only at the correct place does the manifest
-                    // have another id, because the pool could be its own otherwise.
+                    // The pools have the id of the manifest, so they are not refused because of
+                    // their ids. At the correct place, such a pool could be the profile's own.
                     if victim.starts_with(&shm) {
                         manifest.id = ProfileId([9; 16]).to_string();
                     }
                 });
                 let report = look(&dir, &[scratch.path(), &shm], &format!("{victim:?}"));
-                // A profile whose pool is inside of it and that was moved has a manifest with such
-                // a path. But this profile contains no pool.
+                // A moved profile with a pool inside has a manifest with such a path.
                 let gone = *victim == pool_path(&other);
                 let name = if gone { "pool_vanished" } else { "pool_refused" };
                 let expected = if gone && collected { vec![] } else { vec![(name.to_owned(), 1)] };
@@ -236,8 +225,7 @@ fn a_manifest_that_names_a_victim() {
     }
 }
 
-/// A profile with a pool inside of it contains links that lead out of it, a pipe, or a file without
-/// an end. No command may append anything to the targets of the links.
+/// Links that lead out of the profile, a pipe, or a file without an end.
 #[test]
 fn files_that_lead_out_of_the_profile() {
     type Trap = (&'static str, fn(&Path, &Path));
@@ -287,8 +275,7 @@ fn files_that_lead_out_of_the_profile() {
     }
 }
 
-/// The test puts a pipe or a link to a device in the place of each of these files and directories.
-/// No view may even open it.
+/// A pipe or a link to a device is in the place of a file. No view may open it.
 #[test]
 fn pipes_in_every_place() {
     for place in [
@@ -331,8 +318,7 @@ fn pipes_in_every_place() {
             let report = look(&dir, &[], place);
             let is_read = !matches!(place, "manifest.json");
             assert_eq!(report.is_some(), is_read, "{place}");
-            // `report` does not read these files: only exports or `hook report` read them, or the
-            // pool has newer data.
+            // `report` does not read these files, or the pool has newer data.
             let unread = place.starts_with("activities")
                 || place.ends_with(".json")
                 || place.ends_with("series.arrows");
@@ -345,7 +331,7 @@ fn pipes_in_every_place() {
     }
 }
 
-/// Makes a killed recording whose pool is in shared memory, as `run` creates it.
+/// The pool is as `run` creates it.
 fn in_memory(scratch: &Scratch, name: &str) -> (PathBuf, PathBuf) {
     pooled(scratch, name, Path::new("/dev/shm"))
 }
@@ -381,8 +367,7 @@ fn calls(report: &Option<Value>) -> u64 {
     rows.iter().map(|row| row["calls"].as_u64().unwrap()).sum()
 }
 
-/// After `cp -a`, the copy shows the pool's contents without moving them, and the original moves
-/// them into the profile. After `mv`, the moved profile is still the original.
+/// A copy (`cp -a`) only shows the pool's contents. A moved profile is still the original.
 #[test]
 fn a_copy_is_read_and_the_original_collects() {
     let scratch = Scratch::new();
@@ -395,8 +380,7 @@ fn a_copy_is_read_and_the_original_collects() {
 
     let moved = scratch.join("moved.cpt");
     fs::rename(&dir, &moved).unwrap();
-    // The pool contains the path of its profile. A copy that was put at this path is still not the
-    // profile of the pool.
+    // The pool contains the path of its profile, but a copy at this path is not the original.
     copy(&copied, &dir);
     let report = look(&dir, &[scratch.path(), &shm], "a copy under the old name");
     assert_eq!(losses(&report), [("pool_of_original".to_owned(), 1)]);
@@ -410,8 +394,8 @@ fn a_copy_is_read_and_the_original_collects() {
     assert_eq!((losses(&report), calls(&report)), (vec![("pool_vanished".to_owned(), 1)], 1));
 }
 
-/// An archive can contain a profile with its pool. A user who unpacks the archive owns both.
-/// Nevertheless, the profile must not decide where `hook report` writes, and must not be deleted.
+/// A user who unpacks an archive owns the profile and its pool. But the profile must not decide
+/// where `hook report` writes.
 #[test]
 fn an_unpacked_profile_with_its_pool_is_not_a_hooks_profile() {
     let scratch = Scratch::new();
@@ -431,14 +415,13 @@ fn an_unpacked_profile_with_its_pool_is_not_a_hooks_profile() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("is not a profile that a hook of this user has just recorded"), "{said}");
     assert_eq!(everything(scratch.path()), before);
-    // A profile that was made on this machine, and whose pool contains the profile's path, is
-    // reported and removed.
+    // The pool of a profile that was made on this machine contains the profile's path.
     let output = run(&["hook".into(), "report".into(), made.clone().into()]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(!made.exists() && fs::read_dir(&victim).unwrap().count() > 0);
 }
 
-/// Returns the contents of all files, without following links. The key is the path.
+/// Links are not followed.
 fn contents(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut todo = vec![at.to_owned()];
@@ -451,13 +434,11 @@ fn contents(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-/// Atomically exchanges a file in an open directory with a file elsewhere. The directory is already
-/// open, so that a path cannot lead through something that another thread has put there.
+/// The exchange is atomic. The directory is already open, so that no path leads through something
+/// that another thread has put there.
 fn exchange((directory, name): &(fs::File, CString), other: &CString) {
     const RENAME_EXCHANGE: libc::c_uint = 2;
-    // The exchange fails if another thread has moved one of the files away. This does no harm,
-    // because the threads repeat their exchanges until the commands end.
-    //
+    // The exchange fails if another thread has moved one of the files away, which does no harm.
     // SAFETY: the names are C strings that outlive the call.
     unsafe {
         let (from, to) = (directory.as_raw_fd(), libc::AT_FDCWD);
@@ -466,10 +447,9 @@ fn exchange((directory, name): &(fs::File, CString), other: &CString) {
     }
 }
 
-/// While a view and `recover` run, two other threads exchange files and directories of the profile
-/// for pipes, and for links and hard links to a victim's files of the same names. Whenever this
-/// happens, the victim's files stay unchanged, nothing is created next to them, and every command
-/// ends. `COUNTERPOINT_RACE_S` is the duration of the test in seconds.
+/// Two threads exchange files and directories of the profile for pipes, links and hard links to a
+/// victim's files. The victim's files must stay unchanged. `COUNTERPOINT_RACE_S` is the duration of
+/// the test in seconds.
 #[test]
 fn exchanging_files_during_a_view_does_no_harm() {
     let seconds = std::env::var("COUNTERPOINT_RACE_S").ok().and_then(|n| n.parse().ok());
@@ -482,8 +462,7 @@ fn exchanging_files_during_a_view_does_no_harm() {
     fs::remove_dir_all(victim.join("pool")).unwrap();
     fs::create_dir(victim.join("pool")).unwrap();
     fs::write(victim.join("pool/pool"), "precious").unwrap();
-    // The victim's files are damaged. If a view read or repaired them, its output or the files
-    // would show that.
+    // If a view read or repaired the damaged files, this would be seen.
     for name in ["manifest.json", &format!("{PART}/pages.cps")] {
         let mut bytes = fs::read(victim.join(name)).unwrap();
         bytes.truncate(bytes.len() / 2);
@@ -554,8 +533,7 @@ fn exchanging_files_during_a_view_does_no_harm() {
     eprintln!("{rounds} rounds, {collected} of them recovered something");
 }
 
-/// A pool with a second name is not deleted. A pool is refused if its directory was replaced by a
-/// link to the directory.
+/// A pool may have a second name, or a link in the place of its directory.
 #[test]
 fn pools_that_are_not_what_they_were() {
     let scratch = Scratch::new();
@@ -564,7 +542,6 @@ fn pools_that_are_not_what_they_were() {
     fs::hard_link(shm.join("pool"), &second).unwrap();
     look(&dir, &[scratch.path(), &shm], "two names");
     fs::remove_file(&second).unwrap();
-    // The directory of the pool is moved elsewhere, and a link to it takes its place.
     fs::rename(&shm, &second).unwrap();
     symlink(&second, &shm).unwrap();
     let report = look(&dir, &[scratch.path(), &second], "a linked directory");
@@ -575,7 +552,6 @@ fn pools_that_are_not_what_they_were() {
     assert!(!shm.exists());
 }
 
-/// If root opens another user's profile, nothing in it is changed.
 #[test]
 fn another_users_profile_is_left_as_it_is() {
     let scratch = Scratch::new();
@@ -588,10 +564,9 @@ fn another_users_profile_is_left_as_it_is() {
     fs::remove_dir_all(&shm).unwrap();
 }
 
-/// The profile of a killed recording is deleted. `doctor` shows the memory that the recording's
-/// pool still uses, and the next `recover` frees it. The memory is not freed if the profile was
-/// moved, may have been moved, or is still being recorded. The test has its own directory for
-/// pools, so that `recover` in other tests does not find them.
+/// The profile of a killed recording is deleted. `doctor` shows the memory of its pool, and the
+/// next `recover` frees it, but not if the profile may have been moved. The test has its own
+/// directory for pools, so that `recover` in other tests does not find them.
 #[test]
 fn memory_of_deleted_profiles_is_freed() {
     let Some(memory) = Memory::new("memory of deleted profiles") else { return };
@@ -627,8 +602,8 @@ fn memory_of_deleted_profiles_is_freed() {
     assert!(all().is_empty() && shm.exists(), "another process uses it");
     drop(writer);
     assert!(shown(&shm));
-    // A process without the right to look up a file by its handle cannot know whether the profile
-    // was moved or deleted.
+    // Without the right to look up a file by its handle, a process cannot distinguish a moved
+    // profile from a deleted one.
     let unable = ["setpriv", "--bounding-set=-dac_read_search", "--inh-caps=-dac_read_search"];
     let other = scratch.join("other.cpt");
     crashed().write(&other);
@@ -645,9 +620,8 @@ fn memory_of_deleted_profiles_is_freed() {
     }
 }
 
-/// `run` and its program are killed during a real recording, and the profile is deleted. The next
-/// `run` frees the memory. The memory of a moved or running profile is not freed until this is
-/// safe.
+/// `run` and its program are killed, and the profile is deleted. The memory of a moved or running
+/// profile must not be freed.
 #[test]
 fn the_next_run_frees_what_a_kill_left() {
     let test = "the_next_run_frees_what_a_kill_left";
@@ -663,7 +637,7 @@ fn the_next_run_frees_what_a_kill_left() {
             .spawn()
             .unwrap();
         let watched = loop {
-            // `watch` contains two processes: `run` itself, and the program that it has started.
+            // The processes are `run` itself and its program.
             match Manifest::read(&dir) {
                 Ok(manifest) if manifest.watch.len() == 2 => break manifest,
                 _ => assert!(run.try_wait().unwrap().is_none(), "ended"),

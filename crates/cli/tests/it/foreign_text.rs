@@ -1,6 +1,5 @@
-//! Tests names with characters that control a terminal, or that hide or reorder text. No command
-//! prints such a character to a terminal, in any format. Programs that read JSON or CSV get every
-//! byte of the names.
+//! Tests names with characters that control a terminal, or that hide or reorder text. Programs that
+//! read JSON or CSV get every byte of the names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,19 +16,18 @@ use crate::pty;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// A text with an escape sequence that sets the title, an eight-bit control that clears the screen,
-/// a right-to-left override, an isolate, a zero-width space, a soft hyphen, DEL, and a line that
-/// looks like one of our messages.
+/// An escape sequence that sets the title, an eight-bit control that clears the screen, characters
+/// that reorder or hide text, and a line that looks like one of our messages.
 const EVIL: &str = "\x1b]0;title\x07\u{9b}2J\u{202e}txt\u{2067}\u{200b}\u{ad}\x7f\r\
                     \ncounterpoint: hint: forged\n";
 
-/// Returns a hostile name that a spreadsheet would evaluate as well.
+/// A spreadsheet would evaluate it as well.
 fn evil(name: &str) -> String {
     format!("={name}{EVIL}")
 }
 
-/// Returns whether a character must not reach a terminal, according to the Unicode Standard and
-/// ECMA-48. The test has its own list, because it must not rely on the program's list.
+/// The ranges come from the Unicode Standard and ECMA-48. The test must not rely on the program's
+/// list.
 fn forbidden(c: char) -> bool {
     let n = c as u32;
     (n < 0x20 && c != '\n')
@@ -45,7 +43,6 @@ fn assert_harmless(what: &str, text: &str) {
     assert_eq!(found, None, "{what}: {text:?}");
 }
 
-/// Checks that a text is harmless, and that none of its lines looks like one of our messages.
 fn assert_nothing_forged(what: &str, text: &str) {
     assert_harmless(what, text);
     assert!(
@@ -54,7 +51,7 @@ fn assert_nothing_forged(what: &str, text: &str) {
     );
 }
 
-/// Makes a profile in which every text is hostile.
+/// Every text is hostile.
 fn profile(scratch: &Scratch) -> PathBuf {
     let mut script = ProfileScript::monotonic();
     script.counter(&evil("counter"), 0);
@@ -110,7 +107,7 @@ fn profile(scratch: &Scratch) -> PathBuf {
     at
 }
 
-/// Makes a table of a vendor's names, a trace, and a file of metrics, with hostile texts.
+/// The texts in these files are hostile.
 fn files(scratch: &Scratch) -> (PathBuf, PathBuf, PathBuf) {
     let tables = scratch.join("tables");
     fs::create_dir(&tables).unwrap();
@@ -127,7 +124,7 @@ fn files(scratch: &Scratch) -> (PathBuf, PathBuf, PathBuf) {
     };
     let row = serde_json::json!({"ph": "M", "name": "thread_name", "pid": 1, "tid": 2,
         "args": {"name": evil("row")}});
-    // The trace also has an end without a begin, so that `check` reports an error.
+    // `check` must report an error.
     let end = serde_json::json!({"ph": "E", "ts": 3, "pid": 1, "tid": 9, "name": evil("end")});
     let wrong = serde_json::json!({"ph": evil("Q"), "ts": 3, "pid": 1, "tid": 9});
     let events = serde_json::json!({"traceEvents": [row, slice(1), slice(10), end, wrong],
@@ -138,7 +135,7 @@ fn files(scratch: &Scratch) -> (PathBuf, PathBuf, PathBuf) {
     (tables, trace, metrics)
 }
 
-/// Returns command lines with commands in their formats, and command lines that cause errors.
+/// Some of these command lines cause errors.
 fn commands(scratch: &Scratch) -> Vec<(String, Command)> {
     let profile = profile(scratch);
     let (tables, trace, metrics) = files(scratch);
@@ -232,8 +229,7 @@ fn no_hostile_character_reaches_a_terminal() {
     }
 }
 
-/// Messages and tables contain none of these characters, even if they are written to a file,
-/// because somebody may read the file on a terminal later.
+/// Output in a file must be harmless, too: somebody may read it on a terminal later.
 #[test]
 fn no_hostile_character_is_in_messages_and_tables() {
     let scratch = Scratch::new();
@@ -271,7 +267,6 @@ fn stdout(at: &Path, words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Programs read every byte, and no spreadsheet evaluates the text.
 #[test]
 fn programs_get_every_byte() {
     let scratch = Scratch::new();
@@ -280,15 +275,14 @@ fn programs_get_every_byte() {
     let ops = || json["rows"].as_array().unwrap().iter().map(|row| row["op"].as_str().unwrap());
     assert!(ops().any(|op| op == evil("other")), "{json}");
     assert_eq!(json["profile"]["host"], evil("host"));
-    // On a terminal, the command must print the same document.
     let mut command = Command::new(PROGRAM);
     command.args(["report", "--format", "json"]).arg(&at);
     let (_, shown) = pty::shown(&mut command, 120);
-    // A message about the profile's metric comes before the document.
+    // A message about the profile's metric comes first.
     let (_, shown) = shown.split_at(shown.find("{\n").unwrap());
     assert_eq!(serde_json::from_str::<Value>(shown).unwrap(), json);
 
-    // Python's csv module reads the text. It implements RFC 4180 independently.
+    // Python's csv module implements RFC 4180 independently.
     let reader = "import csv, json, sys\n\
                   rows = list(csv.reader(open(sys.argv[1], newline='')))\n\
                   print(json.dumps(rows))";
@@ -307,8 +301,7 @@ fn programs_get_every_byte() {
         assert!(read.status.success(), "{read:?}");
         let rows: Vec<Vec<String>> = serde_json::from_slice(&read.stdout).unwrap();
         let place = rows[0].iter().position(|name| name == column).unwrap();
-        // A text that a spreadsheet would evaluate begins with an apostrophe, as docs/schema.md
-        // says.
+        // docs/schema.md describes the apostrophe.
         let texts: Vec<&str> =
             rows.iter().filter_map(|row| row[place].strip_prefix('\'')).collect();
         assert!(texts.contains(&evil(value).as_str()), "{words:?}: {rows:?}");

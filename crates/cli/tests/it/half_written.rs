@@ -9,8 +9,7 @@ use testkit::{CallScript, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Runs the command in a shell that limits the size of files. The limit is 4 or 8 KiB, depending on
-/// the shell's size of a block.
+/// The shell limits files to 4 or 8 KiB, depending on its size of a block.
 fn limited(args: &[&str], paths: &[&Path]) -> Output {
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh", PROGRAM]);
@@ -22,7 +21,7 @@ fn profile(scratch: &Scratch) -> std::path::PathBuf {
     let process = script.process(7);
     process.library("mlp", &["matmul"]);
     let thread = process.thread("main");
-    // These times do not compress well, so the file becomes large.
+    // These times do not compress well.
     let mut at = 0;
     for i in 0..2_000u64 {
         at += 1_000 + i * 7_919 % 997 * (i % 13);
@@ -33,7 +32,6 @@ fn profile(scratch: &Scratch) -> std::path::PathBuf {
     dir
 }
 
-/// Returns the names in the directory.
 fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
     entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
@@ -90,7 +88,7 @@ fn a_complete_file_gets_the_name_and_the_mode_of_the_earlier_one() {
     assert!(std::fs::read_to_string(&file).unwrap().contains("traceEvents"));
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
 
-    // The first name is a link to a device. The second name has the greatest possible length.
+    // A link to a device, and the greatest possible length.
     let device = scratch.join("null.json");
     std::os::unix::fs::symlink("/dev/null", &device).unwrap();
     let long = scratch.join(&format!("{}.json", "n".repeat(250)));

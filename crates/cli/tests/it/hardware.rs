@@ -1,6 +1,6 @@
 //! Tests the checks of `cargo xtask hardware` (tests/hardware) on machines without the hardware.
-//! Software counters of the kernel replace the PMU. Each check must succeed with them, and must
-//! fail with a program that does not do what its source says.
+//! Software counters of the kernel replace the PMU. The checks must fail with a program that does
+//! not do what its source says.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ fn checks() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hardware")
 }
 
-/// Runs the checks. If something that they need is missing, skips the test and returns `None`.
+/// `None` if something that the checks need is missing.
 fn run(test: &str, arguments: &[&str]) -> Option<(Output, String)> {
     let program = counterpoint(test)?;
     let dist = program.parent()?.parent()?.to_owned();
-    // If TVM's Python is installed, it is used, so that ops of TVM are counted as well.
+    // With TVM's Python, ops of TVM are counted as well.
     let of_tvm =
         std::env::var_os("COUNTERPOINT_VENV_TVM").map(|venv| Path::new(&venv).join("bin/python"));
     let python = of_tvm.filter(|python| python.exists()).unwrap_or("python3".into());
@@ -36,7 +36,6 @@ fn run(test: &str, arguments: &[&str]) -> Option<(Output, String)> {
     Some((output, page))
 }
 
-/// Returns the status and the text of each check.
 fn rows(page: &str) -> BTreeMap<String, (String, String)> {
     let rows = page.lines().filter_map(|line| {
         let (status, rest) = line.split_once("  ")?;
@@ -49,8 +48,7 @@ fn rows(page: &str) -> BTreeMap<String, (String, String)> {
     rows.collect()
 }
 
-/// Returns whether a hardware breakpoint can be opened on this machine. Some virtual machines have
-/// no breakpoints.
+/// Some virtual machines have no breakpoints.
 fn has_breakpoints(test: &str) -> bool {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_counterpoint"));
     let mut doctor = Command::new(program);
@@ -62,11 +60,10 @@ fn has_breakpoints(test: &str) -> bool {
     opens
 }
 
-/// Checks of parts that nothing can replace. PyTorch is listed because it is in another
-/// environment.
+/// Nothing can replace these parts. PyTorch is in another environment.
 const ABSENT: [&str; 3] = ["reading without system calls", "names: the vendor's", "ops of PyTorch"];
 
-/// Returns whether a check may be absent on some machines.
+/// These checks may be absent on some machines.
 fn may_be_absent(name: &str) -> bool {
     name.ends_with("perf stat")
         || ["ops of TVM", "PAPI itself", "instrumented loops"].contains(&name)
@@ -88,7 +85,6 @@ fn checks_of_a_pmu_pass_on_what_stands_in_for_one() {
     }
     assert_eq!(rows.len(), 23, "{page}");
     assert!(output.status.success(), "{page}");
-    // The page must say what each check found.
     for (name, found) in [
         ("reading by system calls", "page-faults:u 900.0 of 900 in loop"),
         ("reading by system calls", "200 read(2) in 100 calls"),
@@ -99,7 +95,6 @@ fn checks_of_a_pmu_pass_on_what_stands_in_for_one() {
         ("dispatches of IREE", "20 calls of each of 5 exports"),
     ] {
         let said = &rows[name].1;
-        // The number of breakpoints depends on the processor.
         let is_x86 = cfg!(target_arch = "x86_64");
         assert!(said.contains(found) || !is_x86, "{name}: {said}");
     }
@@ -109,7 +104,7 @@ fn checks_of_a_pmu_pass_on_what_stands_in_for_one() {
     ] {
         let (status, said) = &rows[name];
         assert!(status == "absent" || said.contains(found), "{name}: {said}");
-        // It depends on the processor which counters PAPI has on a machine without a PMU.
+        // It depends on the processor what PAPI has without a PMU.
         if status == "absent" && !said.starts_with("PAPI counts nothing") {
             skip(TEST, said);
         }
@@ -137,7 +132,6 @@ fn every_check_of_a_pmu_can_fail() {
     }
 }
 
-/// Counters of processors by all vendors can be named on any machine.
 #[test]
 fn counters_of_every_vendor_are_chosen() {
     let script = "
@@ -159,8 +153,7 @@ print('done')
     assert_eq!(output.stdout, b"done\n", "{output:?}");
 }
 
-/// On a machine without the hardware, the page names each missing part and the command that checks
-/// it elsewhere. This is not a failure.
+/// A missing part is no failure. The page names the command that checks it elsewhere.
 #[test]
 fn what_a_machine_lacks_is_named() {
     let Some((output, page)) = run("hardware_absent", &["--quick"]) else { return };
@@ -172,7 +165,7 @@ fn what_a_machine_lacks_is_named() {
         let (status, said) = &rows[name];
         match &**status {
             "absent" => assert!(said.contains(command), "{name}: {said}"),
-            // This machine has the part, so the check ran, and it must have succeeded.
+            // This machine has the part.
             status => assert_eq!(status, "ok", "{name}: {said}"),
         }
     }

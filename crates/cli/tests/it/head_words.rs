@@ -1,6 +1,5 @@
-//! Tests the words around numbers in the first lines and notes of a report, which keep readers from
-//! mistaking one number for another. Each of these words was added because a reader had made such a
-//! mistake.
+//! Tests the words around numbers in the first lines and notes of a report. Readers had mistaken
+//! one number for another without them.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +15,7 @@ fn run(words: &[&str], profile: &Path) -> (String, String) {
     let out = command.arg(command_name).arg(profile).args(options).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     assert!(out.status.success(), "{words:?}: {}", text(out.stderr));
-    // Lines are joined, because the report can break them anywhere except before a unit.
+    // The report breaks lines.
     let printed = text(out.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     (printed, text(out.stderr))
 }
@@ -26,8 +25,7 @@ fn report(script: &ProfileScript) -> String {
     run(&["report", "--width", "200"], &profile).0
 }
 
-/// The main thread has a call of 1 ms every 9 ms. The other thread has a call at the beginning and
-/// one at the end, and waits between them.
+/// The main thread has a call of 1 ms every 9 ms. The other thread waits between two calls.
 fn one_waits(names: [&str; 2]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -41,15 +39,12 @@ fn one_waits(names: [&str; 2]) -> ProfileScript {
     script
 }
 
-/// The first lines of a report name one thread. A sum over both threads would say 479 of 492 ms,
-/// which is misleading.
+/// A sum over both threads would say 479 of 492 ms, which is misleading.
 #[test]
 fn the_head_speaks_of_the_thread_with_most_time_in_calls() {
     let said = report(&one_waits(["main", "waiter"]));
-    // The thread is in calls for 11 of 91 ms.
     let expected = "main (4711), with the most time in calls of 2 threads, spent 87.9 % of the 91.0 ms since its first call outside of calls";
     assert!(said.contains(expected), "{said}");
-    // A single thread is not said to have the most time.
     let mut alone = one_waits(["main", "waiter"]);
     alone.processes[0].threads.pop();
     let said = report(&alone);
@@ -61,8 +56,7 @@ fn the_head_speaks_of_the_thread_with_most_time_in_calls() {
     );
 }
 
-/// Makes ten calls of 10 ms. Each was on a CPU for `on` ms, as counters show. `gap` ms pass after
-/// each call.
+/// Ten calls of 10 ms. Each was on a CPU for `on` ms, and `gap` ms pass after it.
 fn calls_that_wait(on: u64, gap: u64) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let _ = script.counter("page-faults", 0);
@@ -75,7 +69,6 @@ fn calls_that_wait(on: u64, gap: u64) -> ProfileScript {
     script
 }
 
-/// If calls wait, the time in calls is not all work, and the first lines of the report say so.
 #[test]
 fn the_head_says_if_calls_were_mostly_off_a_cpu() {
     let said = report(&calls_that_wait(3, 0));
@@ -89,7 +82,6 @@ fn the_head_says_if_calls_were_mostly_off_a_cpu() {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["threads"][0]["off_cpu_in_calls_ns"], 70e6);
     assert!(!report(&calls_that_wait(6, 0)).contains("off a CPU"), "most of it was work");
-    // Without counters, the time on a CPU is not known.
     let mut unknown = calls_that_wait(3, 0);
     for item in &mut unknown.processes[0].threads[0].items {
         if let testkit::Item::Call(call) = item {
@@ -100,21 +92,19 @@ fn the_head_says_if_calls_were_mostly_off_a_cpu() {
     assert!(!report(&unknown).contains("off a CPU"));
 }
 
-/// The first and the last snapshot of the clocks are 1 s apart, so the run took 1 s.
+/// The snapshots of the clocks are 1 s apart.
 #[test]
 fn the_first_line_has_the_time_of_the_run() {
     let script = one_waits(["main", "waiter"]);
     let said = report(&script);
     let first = said.split("main (4711)").next().unwrap();
     assert!(first.contains("; the run took 1.00 s"), "{said}");
-    // An imported trace was not recorded by `run`, so the time of the run is not known.
     let mut imported = script;
     imported.manifest.origin = profile::Origin::Import;
     assert!(!report(&imported).contains("the run took"));
 }
 
-/// Linux gives all threads the program's name, so the report adds `main` to the name of the main
-/// thread. If the threads' names differ, it adds nothing.
+/// Linux gives new threads the program's name.
 #[test]
 fn the_main_thread_is_named_where_its_name_does_not_say_it() {
     let said = report(&one_waits(["python3", "python3"]));
@@ -136,8 +126,7 @@ fn the_main_thread_is_named_where_its_name_does_not_say_it() {
     );
 }
 
-/// Makes a thread with 100 calls of 10 ms each, without gaps. It was on a CPU for 600 ms of this
-/// second, lost the CPU `involuntary` times, and gave it up `voluntary` times.
+/// A thread with 100 calls of 10 ms each was on a CPU for 600 ms of this second.
 fn preempted(involuntary: u64, voluntary: u64) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -168,8 +157,7 @@ fn preempted(involuntary: u64, voluntary: u64) -> ProfileScript {
 #[test]
 fn a_thread_that_lost_its_cpu_is_a_note_and_a_warning_of_the_page() {
     let said = report(&preempted(300, 20));
-    // The thread was preempted 300 times in 0.6 s on a CPU, and was off the CPU for 400 of the
-    // 1,000 ms of calls.
+    // The thread was preempted 300 times in 0.6 s on a CPU.
     let expected = "main (4711) was preempted 300 times (500 times in each second on a CPU), and was off the CPU for \
                     at least 400 ms of its time in calls (40.0 %), which durations include";
     assert!(said.contains(expected), "{said}");
@@ -192,7 +180,6 @@ fn a_thread_that_lost_its_cpu_is_a_note_and_a_warning_of_the_page() {
     );
 }
 
-/// Ops of PyTorch have shapes only if the user asks for them.
 #[test]
 fn shapes_that_were_not_recorded_are_named() {
     let with = |arguments: &str| {
@@ -218,7 +205,6 @@ fn shapes_that_were_not_recorded_are_named() {
     assert!(!said.contains("--shapes"), "{said}");
 }
 
-/// The slow calls were off a CPU for most of their time, which explains them best.
 #[test]
 fn slow_calls_off_a_cpu_are_said_first() {
     let mut script = ProfileScript::monotonic();
@@ -254,8 +240,7 @@ fn writing_a_page_says_what_it_wrote() {
     assert_eq!(said, "");
 }
 
-/// The range `loop` has ten calls of 1 ms each, of which 0.4 ms are in the range `step`, which
-/// calls `mul`.
+/// The range `loop` has ten calls of 1 ms each, with 0.4 ms in `step`, which calls `mul`.
 fn steps(host: u8) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -326,7 +311,6 @@ fn a_report_says_how_to_look_inside_of_a_kernel() {
     assert!(even.contains("inside: dense takes 51.3 %"), "{even}");
 }
 
-/// Below a table, the page explains the words that follow names.
 #[test]
 fn words_after_names_are_explained_on_the_page() {
     let mut script = ProfileScript::monotonic();

@@ -1,5 +1,5 @@
-//! Tests the replacement for IREE's original call hook. To use it, a user only preloads
-//! `libcounterpoint.so` and sets variables of the form `IREE_HOOK_…`.
+//! Tests the replacement for IREE's original call hook: the preloaded `libcounterpoint.so` and the
+//! variables `IREE_HOOK_…`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
@@ -8,8 +8,6 @@ use std::process::{Command, Output};
 
 use crate::support::{Expected, Iree, Programs, counterpoint};
 
-/// What a test of the hook needs: the built library, which is preloaded, and a directory of its own
-/// for temporary files.
 struct Dropped {
     scratch: testkit::Scratch,
     program: PathBuf,
@@ -24,7 +22,6 @@ impl Dropped {
         self.program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so")
     }
 
-    /// Runs `command` with the preloaded library and variables of the form `IREE_HOOK_…`.
     fn run(&self, command: &mut Command, variables: &[(&str, &str)]) -> Output {
         command.env("LD_PRELOAD", self.library()).env("TMPDIR", self.scratch.path());
         for (name, value) in variables {
@@ -33,7 +30,7 @@ impl Dropped {
         command.output().unwrap()
     }
 
-    /// Returns the paths of the hook's profiles that are left in the directory for temporary files.
+    /// Returns the hook's profiles that are left in the directory for temporary files.
     fn left(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.scratch.path()).unwrap();
         let mut paths: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();
@@ -58,7 +55,6 @@ fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// A part of the report: the thread and op it is about, the number of calls, and its lines.
 #[derive(Debug)]
 struct Part {
     thread: String,
@@ -67,12 +63,11 @@ struct Part {
     lines: Vec<String>,
 }
 
-/// Splits `text` into the text before the report and the parts of the report.
+/// Also returns the text before the report.
 fn parts(text: &str) -> (String, Vec<Part>) {
     let mut before = String::new();
     let mut parts: Vec<Part> = Vec::new();
-    // The program's own output may not end with a line feed, so a line feed is added before each
-    // part of the report.
+    // The program's own output may not end with a line feed.
     for line in text.replace("Statistics for", "\nStatistics for").lines() {
         if let Some(rest) = line.strip_prefix("Statistics for ") {
             let rest = rest.strip_suffix(':').unwrap();
@@ -99,7 +94,6 @@ fn parts(text: &str) -> (String, Vec<Part>) {
 }
 
 impl Part {
-    /// Returns the number that follows `label` in the part's description of `variable`.
     fn number(&self, variable: &str, label: &str) -> Option<f64> {
         let is_it = |line: &&String| line.starts_with(&format!("  {variable}"));
         let from = self.lines.iter().position(|l| is_it(&l) && l.ends_with(':'))?;
@@ -108,7 +102,7 @@ impl Part {
     }
 }
 
-/// Returns the rows of a CSV file, with the header first.
+/// The header comes first.
 fn csv(path: &Path) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     text.lines().map(|line| line.split(',').map(str::to_owned).collect()).collect()
@@ -124,11 +118,10 @@ fn a_report_per_thread_follows_the_output_and_nothing_is_left() {
     assert_eq!(before, "threads 4 500 done");
     let (all, threads): (Vec<_>, Vec<_>) = parts.iter().partition(|p| p.thread.starts_with("all "));
     assert_eq!(all.iter().map(|p| p.calls).collect::<Vec<_>>(), [2000]);
-    // The threads come before their total, because the original hook printed each thread when the
-    // thread ended.
+    // The original hook printed each thread when the thread ended.
     assert!(parts[4].thread.starts_with("all "), "{parts:?}");
     assert_eq!(threads.iter().map(|p| p.calls).collect::<Vec<_>>(), [500; 4]);
-    // Threads with equal names are distinguished. Without a filter, each part names its function.
+    // Threads with equal names are distinguished.
     let names: BTreeSet<_> = threads.iter().map(|p| &p.thread).collect();
     assert_eq!(names.len(), 4, "{names:?}");
     for part in &parts {
@@ -141,9 +134,6 @@ fn a_report_per_thread_follows_the_output_and_nothing_is_left() {
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
 }
 
-/// Several counters are used at once. Each counter is correct in the report and in the CSV file,
-/// under the name that the user typed. Functions have separate parts, and tables can be switched
-/// off.
 #[test]
 fn several_counters() {
     let Some(dropped) = Dropped::new("hook counters") else { return };
@@ -169,7 +159,7 @@ fn several_counters() {
         )
     );
     assert!(lines.contains("correlation of page-faults vs. task-clock"), "{lines}");
-    // A constant has no correlation, so no number is printed for it.
+    // A constant has no correlation.
     let constant =
         part.lines.iter().find(|l| l.contains("correlation of duration_us vs. page-faults"));
     assert!(constant.unwrap().contains(": –"), "{lines}");
@@ -192,8 +182,7 @@ fn several_counters() {
     assert!(!out(&output).contains("conditional probability"));
 }
 
-/// The filter is one exact name, whatever characters the name contains. If there is a filter, parts
-/// do not name the op.
+/// The name may contain any character.
 #[test]
 fn the_filter_is_an_exact_name() {
     let Some(dropped) = Dropped::new("hook filter") else { return };
@@ -224,8 +213,7 @@ fn calls_of_the_first_milliseconds_are_left_out() {
     assert_eq!(calls("3600000"), 0);
 }
 
-/// Some counters do not exist on the machine, do not exist at all, or cannot be counted. For each
-/// of them, one line is printed, and the program continues without it.
+/// Each of these counters gets one line.
 #[test]
 fn counters_that_do_not_work_are_left_out() {
     let Some(dropped) = Dropped::new("hook open") else { return };
@@ -245,8 +233,7 @@ fn counters_that_do_not_work_are_left_out() {
     assert_eq!(words.lines().count(), 6, "{words}");
 }
 
-/// If `IREE_HOOK_LIST_EVENT_TYPES` is set, the hook prints a list of events when the program loads
-/// its first executable, and then ends the program.
+/// The hook prints the list when the program loads its first executable.
 #[test]
 fn the_list_ends_the_program() {
     let Some(dropped) = Dropped::new("hook list") else { return };
@@ -265,7 +252,6 @@ fn the_list_ends_the_program() {
     assert_eq!(amd[40..47], *" [AMD] ");
     assert!(amd.len() > 50);
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
-    // A program without executables runs to its end, and prints no list.
     let output = dropped.run(Command::new("echo").arg("fine"), &[("LIST_EVENT_TYPES", "1")]);
     assert_eq!((out(&output).as_str(), err(&output).as_str()), ("fine\n", ""));
 }
@@ -280,15 +266,12 @@ fn a_program_without_executables_is_left_alone() {
         assert!(output.stdout.is_empty() || output.stdout == alone.stdout);
         assert_eq!(err(&output), "");
     }
-    // Without the hook's variables, the library does nothing.
     let output = dropped.run(&mut host("calls 5"), &[]);
     assert_eq!((out(&output).as_str(), err(&output).as_str()), ("calls 5 0 done\n", ""));
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
 }
 
-/// The program `watchful` does not notice the helper processes that the hook starts. The program's
-/// own children, SIGCHLD, timers, descriptors, signal mask and errno are the same as without the
-/// library.
+/// The program `watchful` checks its children, SIGCHLD, timers, descriptors, signal mask and errno.
 #[test]
 fn the_program_does_not_notice() {
     let Some(dropped) = Dropped::new("hook watchful") else { return };
@@ -306,8 +289,6 @@ fn the_program_does_not_notice() {
     }
 }
 
-/// If the program crashes or calls `_exit`, there is no report. The profile is kept and can be
-/// read.
 #[test]
 fn a_profile_left_by_a_crash_can_be_read() {
     let Some(dropped) = Dropped::new("hook crash") else { return };
@@ -329,7 +310,7 @@ fn a_profile_left_by_a_crash_can_be_read() {
         let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
         assert_eq!(json["total"]["calls"], calls, "{mode}");
         assert_eq!(json["profile"]["origin"], "hook");
-        // The counter's name says that only user mode was counted, because the user typed no mode.
+        // The user typed no mode.
         assert_eq!(json["profile"]["counters"][0]["name"], "page-faults:u");
         assert!(out(&report(&[])).contains("the program crashed or was killed"));
         let mut recover = Command::new(&dropped.program);
@@ -339,7 +320,7 @@ fn a_profile_left_by_a_crash_can_be_read() {
     }
 }
 
-/// A forked child records but prints nothing. Only the parent prints a report.
+/// Only the parent prints a report.
 #[test]
 fn children_record_and_do_not_print() {
     let Some(dropped) = Dropped::new("hook fork") else { return };
@@ -349,14 +330,12 @@ fn children_record_and_do_not_print() {
     let (_, parts) = parts(&out(&output));
     let calls: Vec<u64> =
         parts.iter().filter(|p| !p.thread.starts_with("all ")).map(|p| p.calls).collect();
-    // These are the same numbers as under `counterpoint run`: 450 calls in the parent and 200 in
-    // the child.
+    // The numbers are those under `counterpoint run`.
     assert_eq!(BTreeSet::from_iter(calls), BTreeSet::from([200, 450]), "{}", out(&output));
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
 }
 
-/// If the program `counterpoint` is not next to the library, the library prints one line about it
-/// and records nothing.
+/// Without the program `counterpoint` next to it, the library prints one line.
 #[test]
 fn the_library_alone_does_no_harm() {
     let Some(dropped) = Dropped::new("hook alone") else { return };
@@ -369,8 +348,7 @@ fn the_library_alone_does_no_harm() {
     assert_eq!(err(&output), "counterpoint: no program counterpoint beside libcounterpoint.so\n");
 }
 
-/// The variables of `run` take precedence, because the hook's variables are for programs that are
-/// started without `run`.
+/// The hook's variables are for programs that are started without `run`.
 #[test]
 fn under_run_the_hooks_variables_are_ignored() {
     let Some(dropped) = Dropped::new("hook under run") else { return };
@@ -389,7 +367,7 @@ fn under_run_the_hooks_variables_are_ignored() {
     assert_eq!(profile::Profile::open(&dropped.scratch.join("p.cpt")).unwrap().calls(), 5);
 }
 
-/// Tests stock IREE on `local-task`. There, the functions of the original hook are never called.
+/// Stock IREE on `local-task` does not call the functions of the original hook.
 #[test]
 fn stock_iree_on_local_task() {
     let Some(dropped) = Dropped::new("hook iree") else { return };
@@ -423,7 +401,6 @@ fn stock_iree_on_local_task() {
     let ops: BTreeMap<String, u64> =
         expected.ops.iter().map(|(op, (calls, _))| (op.clone(), *calls)).collect();
     assert_eq!(calls, ops);
-    // The CSV files also keep the calls of different functions apart.
     let mut rows: BTreeMap<String, u64> = BTreeMap::new();
     for file in std::fs::read_dir(&directory).unwrap() {
         let path = file.unwrap().path();

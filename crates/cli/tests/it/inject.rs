@@ -1,6 +1,5 @@
-//! Injects a panic at every point of the agent (the recording library) where this is possible. The
-//! agent must turn itself off and report this as a loss. The host (the recorded program) must
-//! continue as if nothing had happened.
+//! Injects a panic at the injection points of the agent (the recording library). The agent must
+//! turn itself off and report this as a loss, and the host (the recorded program) must continue.
 
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +16,7 @@ fn library_of(program: &Path) -> std::path::PathBuf {
     program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so")
 }
 
-/// Returns the injection points that the library itself lists.
+/// The library itself lists its injection points.
 fn points(program: &Path) -> Vec<String> {
     let path = std::ffi::CString::new(library_of(program).as_os_str().as_bytes()).unwrap();
     // SAFETY: `path` is a C string, and the library can be loaded into any process. The function
@@ -50,8 +49,7 @@ fn tvm_host() -> Command {
     command
 }
 
-/// Returns a host with instrumented loops. `mode` is the compiler's flag that says whether the hits
-/// are timed, counted or logged.
+/// `mode` is the compiler's flag that says whether the hits are timed, counted or logged.
 fn loops_host(mode: &str) -> Command {
     let host = Programs::get().loops(&format!("loops_host{mode}"), &[mode]);
     let mut command = Command::new(host);
@@ -59,14 +57,14 @@ fn loops_host(mode: &str) -> Command {
     command
 }
 
-/// Returns a host that uses a plugin as PyTorch does.
+/// The host uses a plugin as PyTorch does.
 fn torch_host(plugins: &Path) -> Command {
     let mut command = Command::new(Programs::get().other("torch_host"));
     command.arg(plugins);
     command
 }
 
-/// Returns a host that makes a recording with PyTorch's profiler, as PyTorch does.
+/// The host makes a recording with PyTorch's profiler, as PyTorch does.
 fn log_host() -> Command {
     Command::new(Programs::get().other("log_host"))
 }
@@ -75,7 +73,6 @@ fn outcome(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A host, and how it is recorded. It must end in the same way if a panic is injected at any point.
 struct Host<'a> {
     what: &'a str,
     command: Command,
@@ -88,7 +85,7 @@ impl Host<'_> {
         Host { what, command, events: "page-faults:u", options: vec!["--loops"] }
     }
 
-    /// Returns the points that the agent reaches while it records the host.
+    /// The points that the agent reaches while it records the host.
     fn reached(&mut self, program: &Path, scratch: &testkit::Scratch) -> Vec<String> {
         let log = scratch.join("log");
         std::fs::write(&log, "").unwrap();
@@ -98,16 +95,14 @@ impl Host<'_> {
         read_log(&log)
     }
 
-    /// Records the host while a panic is injected at `point`. Returns whether the agent turned
-    /// itself off.
+    /// Returns whether the agent turned itself off.
     fn panics_at(&mut self, program: &Path, point: &str, bare: &(Option<i32>, String)) -> bool {
         let what = self.what;
         self.command.env(VARIABLE, format!("{point}:panic"));
         let recorded = Recorded::run_with(program, self.events, &self.options, &mut self.command);
         self.command.env_remove(VARIABLE);
         assert_eq!(outcome(&recorded.output), *bare, "{what}, {point}: {}", recorded.stderr());
-        // These lines are messages of the command line about recordings of PyTorch's profiler. They
-        // do not come from the agent.
+        // These messages are about recordings of PyTorch's profiler.
         let said = recorded.stderr();
         let lines = said.lines().filter(|line| !line.contains("torch.profiler in log_host"));
         assert!(self.options[0] != "--loops" || lines.count() == 1, "{what}, {point}: {said}");
@@ -115,7 +110,7 @@ impl Host<'_> {
     }
 }
 
-/// Returns the names of the points in a log, without duplicates.
+/// Returns the names of the points without duplicates.
 fn read_log(log: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(log).unwrap();
     let mut names: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -168,8 +163,7 @@ fn a_panic_anywhere_leaves_the_host_alone() {
     assert!(never.is_empty(), "nothing reaches {never:?}");
 }
 
-/// Returns a program with a profiler plugin. The agent asks the plugin for its events while the
-/// program runs.
+/// The agent asks the plugin for its events while the program runs.
 fn with_plugin(plugin: &str) -> Host<'_> {
     let mut command = Command::new(Programs::get().other("plugged"));
     command.arg("threads");
@@ -177,7 +171,7 @@ fn with_plugin(plugin: &str) -> Host<'_> {
     Host { what: "plugin", command, events: "none", options }
 }
 
-/// Returns the program `entries`, with the variables of IREE's original hook.
+/// The program gets the variables of IREE's original hook.
 fn dropped_in(program: &Path, scratch: &testkit::Scratch) -> Command {
     let mut command = entries();
     command
@@ -194,8 +188,6 @@ fn dropped_in_reaches(program: &Path, scratch: &testkit::Scratch) -> Vec<String>
     read_log(&log)
 }
 
-/// Runs `entries` with the variables of IREE's original hook, which ask for a report at the end. A
-/// panic is injected at `point`.
 fn drop_in_panics_at(program: &Path, point: &str) -> bool {
     let bare = outcome(&entries().output().unwrap());
     let scratch = testkit::Scratch::new();
@@ -203,10 +195,8 @@ fn drop_in_panics_at(program: &Path, point: &str) -> bool {
         dropped_in(program, &scratch).env(VARIABLE, format!("{point}:panic")).output().unwrap();
     let (code, stdout) = outcome(&output);
     assert_eq!(code, bare.0, "{point}: {output:?}");
-    // The host's output comes before the report, if there is a report.
     assert!(stdout.starts_with(&bare.1), "{point}: {stdout}");
-    // If there is no profile, the agent prints the message. Otherwise, the message is in the
-    // report, or in a profile that was left.
+    // The message is in the report, in a profile, or is printed by the agent.
     let said = |text: &str| text.contains("turned itself off") || text.contains("agent_disabled");
     let left = std::fs::read_dir(scratch.path()).unwrap().any(|entry| {
         profile::Profile::open(&entry.unwrap().path())
@@ -215,9 +205,8 @@ fn drop_in_panics_at(program: &Path, point: &str) -> bool {
     left || said(&String::from_utf8_lossy(&output.stderr)) || said(&stdout)
 }
 
-/// At each injection point that `entries` reaches, a signal handler of the program forks, and the
-/// child returns from the handler and continues. Both processes succeed, and no data of the parent
-/// is lost.
+/// A signal handler of the program forks, and the child returns from the handler and continues.
+/// Both processes succeed, and no data of the parent is lost.
 #[test]
 fn a_handler_may_fork_anywhere() {
     let Some(program) = injecting("fork in a handler") else { return };
@@ -232,7 +221,7 @@ fn a_handler_may_fork_anywhere() {
         let recorded = Recorded::run(&program, "page-faults:u", &mut command);
         let (code, stdout) = outcome(&recorded.output);
         assert_eq!(code, Some(17), "{point}: {stdout} {}", recorded.stderr());
-        // If the signal arrived at this point, one more child has run and printed a line.
+        // The child prints one more line.
         let forked = words.replace("done\n", "child came through\ndone\n");
         assert!(stdout == words || stdout == forked, "{point}: {stdout}");
         reached += u32::from(stdout == forked);
@@ -242,11 +231,9 @@ fn a_handler_may_fork_anywhere() {
             recorded.calls_per_process()
         );
         let mut losses = recorded.losses();
-        // The handler's child also clears the environment of its own child process. Therefore this
-        // loss can occur.
+        // The handler's child also clears the environment of its own child process.
         losses.remove("child_without_variables");
-        // If a call begins in the parent and ends in the child, it is in the records of neither
-        // process. Therefore this loss can occur.
+        // A call may begin in the parent and end in the child.
         losses.remove("call_cut_short");
         assert!(losses.is_empty(), "{point}: {losses:?}");
     }

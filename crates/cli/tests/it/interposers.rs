@@ -1,12 +1,11 @@
-//! Tests other libraries that replace the same functions as our library. Each of them sees the same
-//! calls as without our library, in whichever order the libraries are loaded.
+//! Other libraries that replace the same functions see the same calls as without our library.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::support::{Programs, Recorded, counterpoint, plain};
 
-/// Compiles the preloaded libraries: one that counts, and one that also allocates.
+/// One library counts, the other one also allocates.
 fn interposers() -> [PathBuf; 2] {
     let programs = Programs::get();
     [
@@ -22,15 +21,14 @@ fn marked() -> Command {
     command
 }
 
-/// Returns the line that the interposer prints about the calls that it has seen.
+/// The line of the interposer about its calls.
 fn seen(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("mmap ")).collect();
     lines.join("\n")
 }
 
-/// The calls that the interposer sees. Its own constructor calls `mmap` once. The program makes all
-/// other calls.
+/// The interposer's constructor calls `mmap` once.
 const ALL: &str = "mmap 6 mmap64 2 mprotect 3 dlsym 4";
 
 #[test]
@@ -46,7 +44,7 @@ fn the_next_definition_is_called() {
             "{what}: {alone:?}"
         );
 
-        // `run` puts our library before the libraries in `LD_PRELOAD`.
+        // `run` puts our library first.
         let mut command = marked();
         command.env("LD_PRELOAD", &library);
         let recorded = Recorded::run(&program, "page-faults:u", &mut command);
@@ -55,8 +53,8 @@ fn the_next_definition_is_called() {
         assert!(recorded.stderr().contains(ALL), "{what}: {}", recorded.stderr());
         assert_eq!(recorded.calls_per_process(), [10], "{what}");
 
-        // A user can put the other library before ours. It asks for glibc's `dlsym` with a version,
-        // so our `dlsym` is not called, and the executable's library is not found.
+        // A user can put the other library first. It asks for glibc's `dlsym` with a version, so
+        // our `dlsym` is not called, and the executable's library is not found.
         let ours = library_of(&program);
         let both = format!("{}:{}", library.display(), ours.display());
         let mut command = Command::new("env");
@@ -67,7 +65,7 @@ fn the_next_definition_is_called() {
         assert_eq!(seen(&recorded.output), ALL, "{what}, before ours");
         assert_eq!(recorded.losses(), Default::default(), "{what}, before ours");
 
-        // Our library is loaded, but there is no profile to record into.
+        // There is no profile to record into.
         let both = format!("{}:{}", ours.display(), library.display());
         let idle = plain(marked().env("LD_PRELOAD", both), scratch.path());
         assert_eq!((idle.status.code(), seen(&idle).as_str()), (Some(0), ALL), "{what}: {idle:?}");

@@ -1,6 +1,5 @@
-//! Tests the import of bundles from IREE's own profiler, and adding bundles to a profile of the
-//! same run. The bundle in `fixtures/iree` is a real one, and the tests compute the expected result
-//! from its lines.
+//! Tests bundles from IREE's own profiler. The bundle in `fixtures/iree` is a real one, and the
+//! tests compute the expected result from its lines.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,7 +35,7 @@ fn of_type<'a>(lines: &'a [Value], kind: &str) -> impl Iterator<Item = &'a Value
     lines.iter().filter(move |line| line["record_type"] == kind)
 }
 
-/// For each name, the number of calls and the sum of their durations.
+/// The number of calls and the sum of their durations, by name.
 type Sums = BTreeMap<String, (u64, u64)>;
 
 fn add(sums: &mut Sums, name: &str, ns: u64) {
@@ -44,7 +43,6 @@ fn add(sums: &mut Sums, name: &str, ns: u64) {
     *sum = (sum.0 + 1, sum.1 + ns);
 }
 
-/// Returns the sums over the calls of a profile whose names `keep` accepts.
 fn calls(dir: &str, keep: impl Fn(&str) -> bool) -> Sums {
     let mut sums = Sums::new();
     let document: Value =
@@ -79,7 +77,7 @@ fn every_event_becomes_a_call_with_its_time() {
     let dir = dir.to_str().unwrap();
     output(&["trace", "import", fixture().to_str().unwrap(), "-o", dir]);
     assert_eq!(calls(dir, |_| true), expected);
-    // The size of the memory pool is a time series. Its last value is the value in the last event.
+    // The size of the memory pool is a time series.
     let tracks = output(&["export", dir, "--what", "tracks", "--format", "json"]);
     let last = of_type(&lines, "memory_event").last().unwrap();
     let reserved = last["pool_bytes_reserved"].as_f64().unwrap();
@@ -93,8 +91,8 @@ fn every_event_becomes_a_call_with_its_time() {
     assert_eq!(values.len(), of_type(&lines, "memory_event").count());
 }
 
-/// Makes a profile of the run from which the fixture comes. The workgroups of each dispatch run on
-/// two workers, during the time of IREE's event.
+/// Returns a recording of the fixture's run. The workgroups of each dispatch run on two workers,
+/// during the time of IREE's event.
 fn recorded(lines: &[Value]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -131,12 +129,11 @@ fn a_bundle_is_joined_with_a_profile_by_dispatch_and_clock() {
     let into = run(&["trace", "import", fixture.to_str().unwrap(), "--into", dir]);
     assert!(into.status.success(), "{}", said(&into));
     assert!(said(&into).contains("4 of 4 dispatches are those of 4711"), "{}", said(&into));
-    // The dispatches of the bundle are already in the profile, so the import does not add them
-    // again. It adds the operations of the queue.
+    // The dispatches of the bundle are already in the profile. The operations of the queue are
+    // added.
     assert_eq!(calls(dir, |op| op.starts_with("mlp_dispatch")), before);
     assert_eq!(calls(dir, |op| op == "execute")["execute"].0, 1);
-    // The times of the events are converted to the profile's clock. In a timeline, an event then
-    // encloses the workgroups of its dispatch.
+    // On the profile's clock, an event encloses the workgroups of its dispatch.
     let trace = output(&["trace", "export", dir, "-o", "-", "--format", "json"]);
     let trace: Value = serde_json::from_str(&trace).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
@@ -179,15 +176,14 @@ fn what_does_not_fit_is_refused() {
     let into = run(&["trace", "import", fixture.to_str().unwrap(), "--into", dir]);
     assert_eq!(into.status.code(), Some(2));
     assert!(said(&into).contains("none of its 4 dispatches ran there"), "{}", said(&into));
-    // Counterpoint cannot read IREE's own format. The message says which command converts the file.
+    // The message says which command converts IREE's own format.
     let bundle = scratch.join("x.ireeprof");
     std::fs::write(&bundle, b"IRPF\x01\0\x06\0 and more").unwrap();
     let import = run(&["trace", "import", bundle.to_str().unwrap(), "-o", dir]);
     assert!(said(&import).contains("iree-profile export"), "{}", said(&import));
 }
 
-/// The time stamps imitate those of an accelerator's driver. They are made up, because IREE's
-/// drivers for CPUs have none.
+/// The time stamps are made up, because IREE's drivers for CPUs have none.
 #[test]
 fn times_of_a_device_are_moved_to_the_clock_of_the_host() {
     let correlation = |driver: u64, host: u64| {
@@ -198,7 +194,7 @@ fn times_of_a_device_are_moved_to_the_clock_of_the_host() {
     let lines = [
         json!({"schema_version": 15, "record_type": "schema", "format": "ireeperf-jsonl"}),
         correlation(1_000, 51_000),
-        // The host's clock runs faster by a tenth.
+        // The host's clock is faster by a tenth.
         correlation(2_000, 52_100),
         json!({"record_type": "counter", "counter_set_id": 3, "name": "waves",
                "sample_value_offset": 1, "sample_value_count": 2}),
@@ -220,7 +216,7 @@ fn times_of_a_device_are_moved_to_the_clock_of_the_host() {
     output(&["trace", "import", file.to_str().unwrap(), "-o", dir]);
     let report: Value =
         serde_json::from_str(&output(&["report", dir, "--format", "json"])).unwrap();
-    // 500 ns on the driver's clock are 550 ns on the host's clock.
+    // The driver's 500 ns are 550 ns of the host.
     assert_eq!(report["rows"][0]["op"], "matmul");
     assert_eq!(report["rows"][0]["total_ns"], 550.0);
     let losses = report["losses"].to_string();
@@ -233,8 +229,7 @@ fn times_of_a_device_are_moved_to_the_clock_of_the_host() {
     assert_eq!((&event["ts"], &event["dur"]), (&json!(51.22), &json!(0.55)));
 }
 
-/// In a real run that both profilers recorded, each dispatch that IREE's profiler saw corresponds
-/// to one of our dispatches.
+/// Both profilers recorded the run.
 #[test]
 fn a_run_that_both_recorded() {
     let test = "iree_bundle";

@@ -11,14 +11,14 @@ const CPU: (&str, &str) = ("v3", "x86-64-v3");
 #[cfg(not(target_arch = "x86_64"))]
 const CPU: (&str, &str) = ("generic", "generic");
 
-/// Returns the path of the linker in the wheel.
+/// The linker is in the wheel.
 fn linker(venv: &Path) -> PathBuf {
     let lib = std::fs::read_dir(venv.join("lib")).unwrap().next().unwrap().unwrap();
     lib.path().join("site-packages/iree/compiler/_mlir_libs/iree-lld")
 }
 
-/// Compiles a model without data tiling, so that both versions have the same dispatches. By
-/// default, 3.7.0 uses data tiling and 3.13.0 does not.
+/// By default, 3.7.0 uses data tiling and 3.13.0 does not. Without it, both versions have the same
+/// dispatches.
 fn compile(venv: &Path, fixture: &str, system: bool, to: &Path) {
     let mut command = Command::new(venv.join("bin/iree-compile"));
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
@@ -38,9 +38,8 @@ fn compile(venv: &Path, fixture: &str, system: bool, to: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Runs both kinds of executables on both devices. Checks each call of each export, the program's
-/// output and status, and that nothing is lost. The expected counts come from the profiler of IREE
-/// 3.13.
+/// Both kinds of executables run on both devices. The expected counts come from the profiler of
+/// IREE 3.13.
 #[test]
 fn every_call_of_version_5() {
     let Some(program) = counterpoint("iree v5") else { return };

@@ -1,6 +1,5 @@
-//! Tests the profiles that are kept for ever (`fixtures/profiles`), one for each version of the
-//! format and of its pages. They can be opened, and their contents equal those that a decoder in
-//! Python has read. The decoder was written only from the description of the format.
+//! Tests the profiles that are kept for ever (`fixtures/profiles`). Their contents equal those that
+//! a decoder in Python has read, which was written only from the description of the format.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ pub fn kept() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/profiles")
 }
 
-/// Copies the profile, so that tests cannot change the original.
+/// Tests must not change the original.
 pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -40,8 +39,7 @@ fn setup() -> (Scratch, String, Golden) {
 
 type Row = BTreeMap<String, String>;
 
-/// Returns the rows of a CSV table without quoted fields. The fields of a row are found by column
-/// name.
+/// The table must have no quoted fields.
 fn table(text: &str) -> Vec<Row> {
     let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned));
     let header: Vec<String> = lines.next().unwrap().collect();
@@ -62,7 +60,7 @@ fn every_call_in_pages_of_version_2_is_unchanged() {
     calls_are_those_of(&kept, dir.to_str().unwrap(), &golden);
 }
 
-/// Compares the profile in `dir` with the results of the Python decoder, which are in `kept`.
+/// `kept` has the results of the Python decoder.
 fn calls_are_those_of(kept: &Path, dir: &str, golden: &Golden) {
     let export = golden.run(&["export", dir, "--format", "csv"]);
     assert_eq!(export.code, Some(0), "{}", export.stderr);
@@ -97,7 +95,6 @@ fn calls_are_those_of(kept: &Path, dir: &str, golden: &Golden) {
     }
 }
 
-/// If a process ran to its end, the recorded calls equal those that IREE's own profiler counted.
 #[test]
 fn calls_equal_those_that_iree_counts() {
     let expected = std::fs::read(kept().join("../iree/expected.json")).unwrap();

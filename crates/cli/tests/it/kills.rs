@@ -1,5 +1,4 @@
-//! Kills programs with SIGKILL at random moments. No complete record of a call is lost, no record
-//! is invented, and each loss is reported with its name.
+//! Kills programs with SIGKILL at random moments.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,14 +8,12 @@ use std::time::{Duration, Instant};
 use crate::support::{Programs, counterpoint, environment};
 use profile::{Columns, Profile};
 
-/// Returns how often the tests with and without counters together kill a program:
-/// `COUNTERPOINT_KILLS`, or 1,000.
+/// How often the tests with and without counters together kill a program.
 fn kills() -> usize {
     std::env::var("COUNTERPOINT_KILLS").ok().and_then(|v| v.parse().ok()).unwrap_or(1_000)
 }
 
-/// What a victim of `tests/programs/killer.c` reports: its process id, how many calls of each of
-/// its threads have returned, and after which time it was to be killed.
+/// `tests/programs/killer.c` writes this data. The numbers of returned calls are by thread.
 struct Slot {
     pid: u32,
     returned: [u64; 2],
@@ -34,7 +31,7 @@ fn slots(path: &Path) -> Vec<Slot> {
     bytes.chunks_exact(32).map(slot).collect()
 }
 
-/// The calls of one thread of a profile. The program numbers its calls from 0.
+/// The program numbers the calls of a thread from 0.
 #[derive(Default)]
 struct Numbers {
     calls: u64,
@@ -64,23 +61,19 @@ impl Numbers {
         };
     }
 
-    /// Returns whether each number from 0 to the greatest one occurs once. (Another test checks
-    /// that the numbers increase from page to page.)
+    /// Whether each number from 0 to the greatest one occurs once.
     fn are_complete(&self) -> bool {
         let n = u128::from(self.calls);
         n == 0 || (self.highest + 1 == self.calls && self.sum == n * (n - 1) / 2)
     }
 }
 
-/// Checks every call of every victim. The calls have the numbers 0, 1, 2, … up to the number of
-/// returned calls. One more call is allowed, which was recorded but not yet counted. Every loss
-/// must have its name.
+/// One call may have been recorded but not yet counted.
 fn verify(dir: &Path, slots: &[Slot], when: &str) -> usize {
     let profile = Profile::open(dir).unwrap();
     let (states, damage) =
         profile.visit(2, BTreeMap::<(usize, usize), Numbers>::new, |threads, columns| {
-            // A page without calls is ignored here, because it only shows that a call was cut
-            // short.
+            // A page without calls only shows that a call was cut short.
             if !columns.is_empty() {
                 threads.entry((columns.process, columns.thread)).or_default().add(columns);
             }
@@ -89,7 +82,7 @@ fn verify(dir: &Path, slots: &[Slot], when: &str) -> usize {
     for ((process, _), numbers) in states.iter().flatten() {
         let process = &profile.processes[*process];
         assert_eq!(process.libraries.len(), 1, "{when}: {:?} has the names", process.id);
-        // Each call contains the number of its worker, which identifies the thread.
+        // The number of the worker identifies the thread.
         let (worker, other) = numbers.workers.unwrap_or_default();
         assert_eq!(worker, other, "{when}: the calls of two threads in one");
         found.entry((process.id.pid, worker)).or_default().join(numbers);
@@ -124,8 +117,7 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
     let executable = programs.other("killer");
     let (mut killed, mut met) = (0, 0);
     while killed < all {
-        // The number of victims in a batch is limited, so that their data in the pool does not fill
-        // a small /dev/shm.
+        // The data of too many victims would fill a small /dev/shm.
         let batch = (all - killed).min(250);
         killed += batch;
         let scratch = testkit::Scratch::new();
@@ -144,7 +136,7 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
         met += verify(&path, &slots, "in the pool");
         let mut recover = Command::new(&program);
         recover.args(["recover", "--close"]).arg(&path);
-        // `recover` may be killed, too. The test kills it four times and starts it again.
+        // `recover` may be killed, too.
         for attempt in 0..4 {
             let mut child = recover.stderr(Stdio::null()).spawn().unwrap();
             std::thread::sleep(Duration::from_micros(seed * 7_919 % 40_000 + attempt * 10_000));
@@ -156,8 +148,7 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
         assert_eq!(profile::Manifest::read(&path).unwrap().pool, None::<PathBuf>);
         verify(&path, &slots, "in the file");
     }
-    // If most victims were killed before their first call, the test would have checked almost
-    // nothing.
+    // Otherwise most victims were killed before their first call.
     assert!(met > all / 3, "{met} of {all} victims had a call that returned");
 }
 
@@ -171,13 +162,12 @@ fn kills_of_programs_with_counters() {
     kill("kills with counters", "page-faults:u,task-clock:u", kills().div_ceil(2), 3_000, "kill");
 }
 
-/// The process exits normally while detached threads continue to make calls until the very end.
+/// Detached threads make calls until the very end.
 #[test]
 fn threads_that_call_during_exit() {
     kill("exits", "page-faults:u", 200, 3_000, "exit");
 }
 
-/// Which process is killed during a recording: the recorded program, `run`, or both.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Victim {
     Target,
@@ -185,9 +175,7 @@ enum Victim {
     Both,
 }
 
-/// Kills processes of `counterpoint run`, including `run` itself. The program counts the returned
-/// calls in shared memory. The profile must have the same number of calls. It may have one more,
-/// which was recorded but not yet counted.
+/// The program counts the returned calls in shared memory. The profile may have one more call.
 #[test]
 fn kills_of_run_too() {
     let Some(program) = counterpoint("kill run") else { return };
@@ -231,8 +219,8 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
     let target = profile::Profile::open(&path).unwrap().processes[0].id.pid;
     let identity = profile::ProcessId::of(target).unwrap();
     let kill = |pid: u32| {
-        // SAFETY: `kill` takes numbers only. The process is our child or grandchild, and it is
-        // still alive because nothing else ends it.
+        // SAFETY: `kill` takes numbers only. The process is our child or grandchild, and nothing
+        // else ends it.
         unsafe { libc::kill(pid as i32, libc::SIGKILL) };
     };
     if victim != Victim::Target {
@@ -265,7 +253,7 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
         assert_eq!(loss["name"], "call_cut_short", "{loss}");
         assert_eq!(loss["count"], 1, "{loss}");
     }
-    // A view leaves the data in the pool. `recover` moves it into the profile.
+    // A view leaves the data in the pool.
     let recovered = Command::new(program).arg("recover").arg(&path).output().unwrap();
     assert!(recovered.status.success(), "{}", String::from_utf8_lossy(&recovered.stderr));
     let pool = profile::Manifest::read(&path).unwrap().pool;

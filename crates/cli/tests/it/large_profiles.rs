@@ -9,12 +9,10 @@ use profile::manifest::MetricInfo;
 use testkit::{CallScript, ProfileScript, Scratch};
 
 const OPS: u32 = 800;
-/// How much the memory of two processes with profiles of this size may differ for other reasons, in
-/// bytes.
+/// The memory of two processes may differ by this number of bytes for other reasons.
 const NOISE: u64 = 24 << 20;
 
-/// Runs a command. Returns the largest amount of memory that it used, and the number of bytes that
-/// it printed.
+/// Returns the largest amount of memory of the command, and the number of bytes that it printed.
 fn peak(words: &[&str], out: &Path) -> (u64, u64) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
     command.args(words).stdout(File::create(out).unwrap()).stderr(Stdio::null());
@@ -31,8 +29,7 @@ fn peak(words: &[&str], out: &Path) -> (u64, u64) {
     (usage.ru_maxrss as u64 * 1024, out.metadata().unwrap().len())
 }
 
-/// Makes a profile with this many metrics of two counters. If `read` is set, the calls have values
-/// of the counters.
+/// If `read` is set, the calls have values of the two counters.
 fn make(at: &Path, metrics: u32, read: bool) {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -60,7 +57,7 @@ fn metrics_without_values_take_no_memory() {
     make(&none, 0, true);
     make(&absent, 2_000, false);
     make(&known, 2_000, true);
-    // A view shows only the first 256 metrics.
+    // A view shows the first 256 metrics.
     let shown = 256;
     for format in ["csv", "json", "table"] {
         let words = |profile: &Path| {
@@ -75,8 +72,7 @@ fn metrics_without_values_take_no_memory() {
         let (of_absent, _) = peak(&absent);
         let (of_known, _) = peak(&known);
         let values = u64::from(OPS) * shown;
-        // A table may need more memory, because all of its cells exist as texts before it is
-        // printed.
+        // The cells of a table exist as texts before it is printed.
         let texts = if format == "table" { 48 * values } else { 0 };
         assert!(of_absent < base + NOISE + texts, "{format}: {base} {of_absent}");
         assert!(of_known < base + NOISE + texts + 128 * values, "{format}: {base} {of_known}");

@@ -1,5 +1,4 @@
-//! Tests details of `run`: stopping and continuing, scripts without `#!`, an output path that is a
-//! link, and a profile without a manifest.
+//! Tests details of `run`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -7,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Recorded, counterpoint, plain};
 
-/// Returns the letter of a process's state, which is field 3 of `/proc/PID/stat`.
+/// The state is field 3 of `/proc/PID/stat`.
 fn state(pid: u32) -> char {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?')
@@ -21,8 +20,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// SIGTSTP to `run` stops both the program and `run`, and SIGCONT continues both. The test does
-/// this twice.
+/// SIGTSTP and SIGCONT are sent to `run` twice.
 #[test]
 fn stopped_and_continued() {
     let Some(program) = counterpoint("stopped") else { return };
@@ -54,7 +52,7 @@ fn stopped_and_continued() {
     assert_eq!(run.wait().unwrap().code(), Some(6));
 }
 
-/// A script without `#!` is run by `/bin/sh`, as `execvp` does.
+/// `/bin/sh` runs such a script, as with `execvp`.
 #[test]
 fn a_script_without_interpreter() {
     let Some(program) = counterpoint("bare script") else { return };
@@ -63,7 +61,7 @@ fn a_script_without_interpreter() {
     std::fs::write(&script, "echo \"$1 and $2\"\nexit 9\n").unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Command::new("env");
-    // `env` starts the script in the same way as a shell.
+    // `env` starts the script as a shell does.
     let bare = plain(command.arg(&script).args(["one", "two three"]), scratch.path());
     assert_eq!(bare.status.code(), Some(9));
     let mut command = Command::new(&script);
@@ -73,8 +71,7 @@ fn a_script_without_interpreter() {
     assert!(recorded.losses().is_empty());
 }
 
-/// The output path is a link to a profile. `run` moves this profile aside, and the new profile
-/// takes its place. A link to nothing is an error.
+/// `run` moves the target of a link aside. A link to nothing is an error.
 #[test]
 fn an_output_that_is_a_link() {
     let Some(program) = counterpoint("link") else { return };
@@ -101,8 +98,8 @@ fn an_output_that_is_a_link() {
     assert!(!worked && words.contains("dangling.cpt"), "{words}");
 }
 
-/// A killed `run` left a directory without a manifest. The next `run` replaces the directory and
-/// frees the pool. A directory that has any other content, or whose pool is open, is kept.
+/// A killed `run` left a directory without a manifest. With other content or an open pool, the
+/// directory is kept.
 #[test]
 fn a_profile_without_its_manifest_is_made_again() {
     let Some(program) = counterpoint("unfinished") else { return };
@@ -132,8 +129,7 @@ fn a_profile_without_its_manifest_is_made_again() {
     assert!(profile::Manifest::read(&dir).is_ok() && !pool.exists());
     std::fs::remove_dir_all(&dir).unwrap();
 
-    // If there is no file system in memory, the pool is inside of the profile and is created before
-    // the other files.
+    // Without a file system in memory, the pool is inside of the profile.
     std::fs::create_dir_all(dir.join("pool")).unwrap();
     record::pool::create(&dir.join("pool/pool"), &record::pool::Owner::default()).unwrap();
     assert_eq!(run().status.code(), Some(6));

@@ -1,5 +1,4 @@
-//! Tests `run --live` on real terminals: what it shows, that `q` and Ctrl-C work, that it restores
-//! the terminal, and what happens without a terminal.
+//! Tests `run --live` on real terminals.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -13,7 +12,7 @@ use testkit::Scratch;
 use crate::pty;
 use crate::support::{Iree, counterpoint};
 
-/// A program on a terminal, and the text that the terminal has received so far.
+/// `shown` is what the terminal has received so far.
 struct Session {
     ours: File,
     theirs: OwnedFd,
@@ -31,8 +30,7 @@ impl Session {
         }
         let of = || theirs.try_clone().unwrap();
         command.stdin(of()).stdout(of()).stderr(of());
-        // The program gets a session of its own with this terminal, so that pressed keys become
-        // signals for the program.
+        // The program gets a session of its own, so that pressed keys become signals for it.
         let setup = || {
             // SAFETY: the calls take numbers only, and change the child in which they run.
             let done = unsafe { libc::setsid() >= 0 && libc::ioctl(0, libc::TIOCSCTTY, 0) == 0 };
@@ -55,8 +53,7 @@ impl Session {
         }
     }
 
-    /// Waits until the output after position `from` contains `text`. Returns the position after
-    /// `text`.
+    /// Waits for `text` after position `from`. Returns the position after it.
     fn until(&mut self, from: usize, text: &str) -> usize {
         let begun = Instant::now();
         loop {
@@ -97,8 +94,7 @@ impl Session {
     }
 }
 
-/// A Python program that calls dispatches of IREE until the file exists that its second argument
-/// names.
+/// Calls dispatches of IREE until the file of the second argument exists.
 const PROGRAM: &str = r#"
 import os, sys, time
 import numpy as np
@@ -149,8 +145,7 @@ fn the_view_is_refreshed_and_left_by_q() {
     let entered = session.until(0, ENTER);
     let first = session.until(entered, "_matmul_64x256x784_f32");
     assert_ne!(session.settings(), before);
-    // Waits until the view is drawn for the second time. Then the terminal becomes smaller, and the
-    // next view must fit into it.
+    // The next view must fit into the smaller terminal.
     let second = session.until(first, "_matmul_64x256x784_f32");
     session.size(50, 8);
     let small = session.until(second, "\x1b[H");
@@ -164,13 +159,12 @@ fn the_view_is_refreshed_and_left_by_q() {
     assert!(lines.len() <= 8, "{lines:?}");
     let plain = |line: &String| line.replace("\x1b[1m", "").replace("\x1b[0m", "");
     assert!(lines.iter().all(|line| plain(line).chars().count() <= 50), "{lines:?}");
-    // The program's output is not drawn over the view. It appears when the user leaves the view.
+    // The output appears when the user leaves the view.
     assert!(!session.shown.contains("line of the program"));
     session.ours.write_all(b"xq").unwrap();
     let left = session.until(small, LEAVE);
     session.until(left, "line of the program False False");
     assert_eq!(session.settings(), before);
-    // The program must continue to run.
     assert!(session.child.try_wait().unwrap().is_none());
     std::fs::write(&of.stop, "").unwrap();
     assert_eq!(session.end().code(), Some(7), "{}", session.shown);
@@ -190,7 +184,7 @@ fn ctrl_c_ends_the_program() {
     session.until(0, "_matmul_");
     session.ours.write_all(b"\x03").unwrap();
     let status = session.end();
-    // Python prints which exception ended it, and ends by SIGINT.
+    // Python prints the exception, and ends by SIGINT.
     assert!(session.shown.contains("KeyboardInterrupt"), "{}", session.shown);
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);
     assert!(signal == Some(libc::SIGINT) || status.code() == Some(130), "{status:?}");

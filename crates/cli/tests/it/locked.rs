@@ -1,5 +1,4 @@
-//! Tests programs that lock their memory. The recorder takes only a small part of the memory that
-//! the program may lock.
+//! Tests programs that lock their memory.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -7,8 +6,7 @@ use std::process::{Command, Output};
 use crate::support::{Programs, counterpoint, skip};
 use testkit::Scratch;
 
-/// Tests each way to lock memory, with and without `run`. `rights` is a shell prefix that limits
-/// the permissions.
+/// `rights` is a shell prefix that limits the permissions.
 fn each_way(what: &str, program: &Path, scratch: &Scratch, rights: &str) {
     let programs = Programs::get();
     let locker = programs.other("locker");
@@ -37,8 +35,7 @@ fn each_way(what: &str, program: &Path, scratch: &Scratch, rights: &str) {
     }
 }
 
-/// A program with the right to lock any amount of memory (CAP_IPC_LOCK) still locks only necessary
-/// memory of the recorder.
+/// With CAP_IPC_LOCK, a program may lock any amount of memory.
 #[test]
 fn a_program_may_lock_its_memory() {
     let Some(program) = counterpoint("locked") else { return };
@@ -53,7 +50,7 @@ fn a_program_may_lock_its_memory() {
     each_way("no limit", &program, &Scratch::new(), rights);
 }
 
-/// The limit of locked memory is 8 MiB, which is Linux's default.
+/// Linux's default limit is 8 MiB.
 #[test]
 fn a_program_may_lock_what_linux_allows() {
     let Some(program) = counterpoint("locked_nobody") else { return };
@@ -74,8 +71,7 @@ fn a_program_may_lock_what_linux_allows() {
     }
     std::os::unix::fs::chown(scratch.path(), Some(65534), Some(65534)).unwrap();
     each_way("8 MiB", &program, &scratch, rights);
-    // With a limit of 1 MiB, there is room for the library but not for the pool. So nothing is
-    // recorded, and a loss in the profile says so.
+    // 1 MiB has room for the library but not for the pool. A loss says so.
     let rights = rights.replace("8192", "1024");
     let (programs, at) = (Programs::get(), scratch.join("none.cpt"));
     let mut run = Command::new("sh");

@@ -1,5 +1,4 @@
-//! Tests what `loops report --asm` and `--source` show for a program that clang compiled, also if
-//! the program's file was stripped, changed or removed.
+//! Tests `loops report --asm` and `--source` for a program that clang compiled.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,8 +17,7 @@ fn output(command: &mut Command) -> Output {
     output
 }
 
-/// A program with kernels such as `matmul_ijk`, instrumented in mode timed, and what is needed to
-/// record it.
+/// The kernels are instrumented in mode timed.
 struct Kernels {
     counterpoint: PathBuf,
     program: PathBuf,
@@ -76,7 +74,7 @@ fn report(profile: &Path, options: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns the only module in the JSON of `loops report`.
+/// There must be one module.
 fn module(profile: &Path, options: &[&str]) -> Value {
     let text = report(profile, &[&["--format", "json"], options].concat());
     let mut document: Value = serde_json::from_str(&text).unwrap();
@@ -91,16 +89,15 @@ fn row<'a>(module: &'a Value, function: &str, depth: Option<u64>) -> &'a Value {
     rows.iter().find(is).unwrap()
 }
 
-/// Returns the number of machine loops of the function `matmul_ijk` and of two of its loops. The
-/// function has three nested loops. At -O1, the compiler does not change them, so there is one
-/// machine loop for each.
+/// Counts the machine loops of the function `matmul_ijk` and of two of its three nested loops. At
+/// -O1, each loop has one machine loop.
 fn machine_loops(module: &Value) -> Vec<usize> {
     let count =
         |depth| row(module, "matmul_ijk", depth)["code"]["machine_loops"].as_array().unwrap().len();
     [None, Some(0), Some(1)].map(count).to_vec()
 }
 
-/// Returns the addresses of the instructions that `objdump` lists between two addresses.
+/// The addresses come from `objdump`.
 fn judged(program: &Path, start: u64, end: u64) -> Vec<u64> {
     let range = [format!("--start-address={start}"), format!("--stop-address={end}")];
     let listed =
@@ -141,7 +138,7 @@ fn the_code_of_a_program_s_file_is_shown() {
         let sum = counts["all"].as_u64().unwrap() + counts["hooks"].as_u64().unwrap();
         assert_eq!(sum, count, "{row}");
     }
-    // The lines of LLVM IR in the report equal the lines of the file `k.ll`.
+    // The report has the lines of `k.ll`.
     let text = fs::read_to_string(kernels.scratch.join("k.ll")).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     let kept = found["texts"][0]["lines"].as_array().unwrap();
@@ -165,24 +162,22 @@ fn text_and_code_of_a_loop_stand_side_by_side() {
     let titles = shown
         .lines()
         .filter(|line| line.contains("(llvm)") && line.contains("machine code: matmul_ijk+"));
-    // There are four titles: for the function and for its three loops.
+    // The function and its three loops have titles.
     assert_eq!(titles.count(), 4, "{shown}");
     let both = |line: &&str| line.contains("getelementptr") && line.contains(" │ ");
     assert!(shown.lines().any(|line| both(&line)), "{shown}");
     assert!(shown.lines().any(|line| line.contains("mulsd")), "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() <= 160), "{shown}");
-    // The report describes the code in words. The innermost loop multiplies a row by a column, and
-    // the stride of the column is in a register.
+    // The innermost loop multiplies a row by a column, whose stride is in a register.
     let words =
         shown.lines().filter(|line| line.starts_with("code: scalar, one dependent chain of"));
     assert_eq!(words.count(), 4, "{shown}");
     let rows = module(&profile, &["--asm"]);
     let words = &row(&rows, "matmul_ijk", Some(2))["code"]["words"];
     assert!(words.as_str().unwrap().contains("arithmetic instructions use vectors of"), "{words}");
-    // In a narrow terminal, the LLVM IR and the machine code are below each other.
     let shown = report(&profile, &["--asm", "--source", "--only", "matmul_ijk*", "--width", "80"]);
     assert!(!shown.lines().any(|line| line.contains("(llvm)") && line.contains("machine code")));
-    // The margin next to the source contains the hits. The innermost loop has 16 × 24 hits.
+    // The innermost loop has 16 × 24 hits.
     let shown = report(&profile, &["--source"]);
     let inner = module(&profile, &[]);
     let id = row(&inner, "matmul_ijk", Some(2))["id"].as_u64().unwrap();
@@ -197,7 +192,7 @@ fn text_and_code_of_a_loop_stand_side_by_side() {
     assert!(String::from_utf8_lossy(&nothing.stderr).contains("no function or loop has this name"));
 }
 
-/// The program has no symbols and no build id, and the profile was moved.
+/// The program has no symbols and no build id.
 #[test]
 fn a_stripped_program_is_understood() {
     let Some(kernels) =
@@ -213,7 +208,7 @@ fn a_stripped_program_is_understood() {
     let function = row(&found, "matmul_ijk", None);
     assert_eq!(function["code"]["function"], Value::Null);
     assert_eq!(found["code"]["build_id"], Value::Null);
-    // If the file has the same bytes but another time, it may be another build.
+    // A file with another time may be another build.
     output(Command::new("touch").arg(&kernels.program));
     let found = module(&moved, &["--asm"]);
     let problem = found["code_problem"].as_str().unwrap();
@@ -223,8 +218,7 @@ fn a_stripped_program_is_understood() {
     );
 }
 
-/// A page opens files that a profile names only if the user asks for it. If a function has no code,
-/// the page says why.
+/// A page says why a function has no code.
 #[test]
 fn a_page_opens_files_only_on_request() {
     let test = "a_page_opens_files_only_on_request";
@@ -251,8 +245,7 @@ fn a_page_opens_files_only_on_request() {
     let asked = listing(&["--code"]);
     assert!(machine(&asked), "{asked}");
     assert_eq!(listing(&["--objects", directory]), asked);
-    // The profile may now be somebody else's, so files are read only below directories that the
-    // reader of the profile names.
+    // The profile may now be somebody else's.
     fs::set_permissions(&profile, fs::Permissions::from_mode(0o777)).unwrap();
     for options in [&[][..], &["--code"]] {
         let foreign = listing(options);
@@ -263,8 +256,8 @@ fn a_page_opens_files_only_on_request() {
     assert_eq!(listing(&["--objects", directory]), asked);
 }
 
-/// If everybody can write to the profile's directory, anybody may have made the profile. So files
-/// that the profile names are read only below directories that the reader names.
+/// Anybody may have made the profile. So the files that it names are read only below directories
+/// that the reader names.
 #[test]
 fn files_that_somebody_else_names_are_not_opened() {
     let test = "files_that_somebody_else_names_are_not_opened";
@@ -289,7 +282,6 @@ fn a_file_that_changed_is_not_taken_for_the_old_one() {
     let plain = kernels.record("plain.cpt", &[]);
     let kept = kernels.record("kept.cpt", &["--keep-code"]);
     let same = module(&plain, &["--asm"]);
-    // The test replaces the program's file by another program.
     fs::remove_file(&kernels.program).unwrap();
     fs::copy("/bin/true", &kernels.program).unwrap();
     let changed = module(&plain, &["--asm"]);
@@ -302,7 +294,7 @@ fn a_file_that_changed_is_not_taken_for_the_old_one() {
     fs::remove_file(&kernels.program).unwrap();
     let gone = module(&plain, &["--asm"]);
     assert!(gone["code_problem"].as_str().unwrap().contains("No such file"), "{gone}");
-    // The kept code is the code that ran, wherever the profile is.
+    // The kept code is the code that ran.
     let moved = kernels.scratch.join("moved.cpt");
     fs::rename(&kept, &moved).unwrap();
     let found = module(&moved, &["--asm"]);
@@ -314,8 +306,7 @@ fn a_file_that_changed_is_not_taken_for_the_old_one() {
     }
 }
 
-/// The program's file is removed before the program runs, so `--keep-code` copies the code from
-/// memory.
+/// `--keep-code` must copy the code from memory.
 #[test]
 fn code_of_a_deleted_program_is_kept_from_memory() {
     let test = "code_of_a_deleted_program_is_kept_from_memory";
@@ -324,7 +315,6 @@ fn code_of_a_deleted_program_is_kept_from_memory() {
     let profile = kernels.scratch.join("deleted.cpt");
     let gone = kernels.scratch.join("gone");
     fs::copy(&kernels.program, &gone).unwrap();
-    // The shell opens the file, removes it, and executes the open file.
     let script = format!("exec 9<{0}; rm {0}; exec /proc/self/fd/9 16 24", gone.display());
     output(
         Command::new(&kernels.counterpoint)
@@ -346,8 +336,8 @@ fn code_of_a_deleted_program_is_kept_from_memory() {
 fn code_that_has_no_room_is_a_loss() {
     let Some(kernels) = Kernels::new("code_that_has_no_room_is_a_loss", &[]) else { return };
     let profile = kernels.scratch.join("full.cpt");
-    // The test makes the program's file larger than the limit. Bytes after the end of an ELF file
-    // are not loaded into memory. A block of the limit has 512 or 1,024 bytes.
+    // The file becomes larger than the limit. Bytes after the end of an ELF file are not loaded. A
+    // block of the limit has 512 or 1,024 bytes.
     let mut program = fs::File::options().append(true).open(&kernels.program).unwrap();
     std::io::Write::write_all(&mut program, &vec![0; 5 << 20]).unwrap();
     drop(program);
@@ -362,12 +352,10 @@ fn code_that_has_no_room_is_a_loss() {
     let document: Value = serde_json::from_str(&text).unwrap();
     let lost = document["losses"].as_array().unwrap();
     assert!(lost.iter().any(|loss| loss["name"] == "code_not_kept"), "{lost:?}");
-    // The program's file still exists, so its code can be shown.
     assert_eq!(machine_loops(&module(&profile, &["--asm"])), [3, 3, 2]);
 }
 
-/// The listings of a page have the lines of `loops report --asm --source --only`. The times of a
-/// loop are in the margin of its first line.
+/// The times of a loop are in the margin of its first line.
 #[test]
 fn the_page_lists_the_code_of_functions() {
     let Some(kernels) = Kernels::new("the_page_lists_the_code_of_functions", &["-Wl,--build-id"])
@@ -382,7 +370,6 @@ fn the_page_lists_the_code_of_functions() {
     let head: Value = serde_json::from_slice(&crate::page_data::block(&page, "head")).unwrap();
     let listings = head["listings"].as_array().unwrap();
     let listing = listings.iter().find(|one| one["label"] == "matmul_ijk").unwrap();
-    // The rows of the module's table are sorted by the column that `sort` names.
     let tables = head["tables"].as_array().unwrap();
     let table = tables.iter().find(|one| one["id"] == listing["table"]).unwrap();
     assert_eq!(table["sort"], "inclusive_ns");

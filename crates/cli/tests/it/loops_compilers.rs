@@ -1,7 +1,5 @@
-//! Tests `counterpoint cc`, `c++` and `rustc` in the place of compilers. Builds with make, CMake
-//! and cargo only have to set one variable for each language to use them. The built programs print
-//! the same as without instrumentation, and their loops have the hits that were computed on paper.
-//! In all other respects, clang behaves as usual.
+//! Tests `counterpoint cc`, `c++` and `rustc` in the place of compilers, in builds with make, CMake
+//! and cargo. The loops of the built programs have the hits that were computed on paper.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -26,7 +24,6 @@ fn ok(command: &mut Command) -> Output {
     output
 }
 
-/// Returns `counterpoint`, a clang, and the C++ compiler of that clang.
 fn tools(test: &str) -> Option<(PathBuf, PathBuf, PathBuf)> {
     let program = counterpoint(test)?;
     let (clang, plus) = (testkit::c::clang(15), testkit::c::compiler("clang++"));
@@ -47,9 +44,8 @@ fn has(test: &str, program: &str) -> bool {
     found
 }
 
-/// Records a program and checks what it prints. Returns `(function, depth of the loop, hits)` for
-/// each function and loop with hits, sorted. A hit is one execution of a function or of a whole
-/// loop.
+/// Returns `(function, depth of the loop, hits)` for each function and loop with hits, sorted. A
+/// hit is one execution of a function or of a whole loop.
 fn hits(
     program: &Path,
     recorded: &Path,
@@ -78,8 +74,7 @@ fn hits(
     all
 }
 
-/// Returns the source of a function with two nested loops, which adds up products over a triangle.
-/// The outer loop is instrumented.
+/// The function adds up products over a triangle. Its outer loop is instrumented.
 fn kernel(number: u64) -> String {
     format!(
         "double kernel{number}(const double *a, int n) {{\n  double sum = 0;\n  for (int i = 0; i < n; i++)\n    \
@@ -114,7 +109,7 @@ fn twenty_files_and_a_makefile() {
     make.arg("-C").arg(folder).arg(variable).env("COUNTERPOINT_CC", clang);
     let made = ok(&mut make);
     assert_eq!(String::from_utf8_lossy(&made.stderr), "");
-    // The file of dependencies names the object, as it does without instrumentation.
+    // The file is the same without instrumentation.
     let dependencies = fs::read_to_string(folder.join("k1.d")).unwrap();
     assert!(dependencies.starts_with("k1.o: k1.c"), "{dependencies}");
     // A call of a kernel adds up 0 + 1 + 2 + 3 = 6 products. Kernel k is called k times.
@@ -183,8 +178,7 @@ fn a_program_of_cargo() {
     let manifest =
         "[package]\nname = \"prog\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
     fs::write(folder.join("Cargo.toml"), manifest).unwrap();
-    // The linker gets the library's object in an archive, and the program's object as a separate
-    // file.
+    // The linker gets one of the objects in an archive.
     let of = |name: &str, public: &str| {
         format!(
             "#[inline(never)]\n{public}fn {name}(a: &[f64]) -> f64 {{\n    let mut s = 0.0;\n    for i in 0..a.len() \
@@ -213,12 +207,12 @@ fn a_program_of_cargo() {
     }
 }
 
-/// Runs clang, and then `counterpoint cc` instead of clang. Returns both outputs.
+/// Returns the outputs of clang and of `counterpoint cc`.
 fn both(program: &Path, clang: &Path, folder: &Path, words: &[&str]) -> [Output; 2] {
     let alone = run(Command::new(clang).args(words).current_dir(folder));
     let mut ours = Command::new(program);
     ours.arg("cc").args(words).current_dir(folder).env("COUNTERPOINT_CC", clang);
-    // `counterpoint cc` runs last, because both write the same files.
+    // `counterpoint cc` runs last: both write the same files.
     [alone, run(&mut ours)]
 }
 
@@ -234,8 +228,7 @@ fn what_clang_says_and_does_stays() {
     fs::write(folder.join("undefined.c"), "int g(void);\nint main(void) { return g(); }\n")
         .unwrap();
     fs::write(folder.join("arguments"), "-O2 -c\n\"a.c\" -o from-file.o").unwrap();
-    // In these cases, clang compiles nothing, prints a warning, or finds an error. The output and
-    // the status must be those of clang alone.
+    // Clang compiles nothing, prints a warning, or finds an error.
     for words in [
         &["-E", "a.c"][..],
         &["-M", "a.c"],
@@ -263,8 +256,7 @@ fn what_clang_says_and_does_stays() {
             "{words:?}"
         );
     }
-    // `counterpoint cc` executes these commands without instrumentation, and prints one line that
-    // says so.
+    // One line says why there is no instrumentation.
     for (words, made, why) in [
         (&["-S", "-O2", "a.c"][..], "a.s", "it asks for assembly"),
         (&["-c", "-O2", "-flto", "a.c", "-o", "lto.o"], "lto.o", "-flto leaves"),
@@ -278,8 +270,7 @@ fn what_clang_says_and_does_stays() {
         assert!(folder.join(made).is_file(), "{words:?}");
     }
     left_to_clang(&program, &clang, folder);
-    // These commands are instrumented without a message. Their arguments are in a file, they
-    // compile preprocessed source, or they compile and link in one step.
+    // These commands are instrumented without a message.
     let preprocessed = both(&program, &clang, folder, &["-E", "a.c", "-o", "a.i"]);
     assert!(preprocessed.iter().all(|output| output.status.success()));
     fs::write(
@@ -299,8 +290,6 @@ fn what_clang_says_and_does_stays() {
     }
     // The exit status is the number of products: 0 + 1 + 2.
     assert_eq!(run(&mut Command::new(folder.join("prog"))).status.code(), Some(3));
-    // `counterpoint cc` passes on the linker's errors. It also reports errors in the options that
-    // select loops.
     let [clang_failed, ours] = both(&program, &clang, folder, &["undefined.c", "-o", "x"]);
     assert_eq!(ours.status.code(), clang_failed.status.code());
     assert!(String::from_utf8_lossy(&ours.stderr).contains("undefined reference to `g'"));
@@ -310,8 +299,7 @@ fn what_clang_says_and_does_stays() {
         let wrong = run(wrong.env("COUNTERPOINT_LOOPS", "--mode often"));
         (wrong.status.code(), String::from_utf8_lossy(&wrong.stderr).into_owned())
     };
-    // If a command compiles, a wrong option is an error. It does not matter whether the command
-    // would be instrumented.
+    // A wrong option is an error, also if the command would not be instrumented.
     let other = folder.join("no-clang");
     fs::write(&other, "#!/bin/sh\nexit 0\n").unwrap();
     fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
@@ -325,14 +313,13 @@ fn what_clang_says_and_does_stays() {
         assert_eq!(status, Some(1), "{words:?}: {said}");
         assert!(said.contains("COUNTERPOINT_LOOPS=--mode often: invalid value 'often'"), "{said}");
     }
-    // Commands that compile nothing do not read the options that select loops.
+    // Commands that compile nothing do not read the options for loops.
     for words in [&["--version"][..], &["i.o", "-shared", "-o", "linked.so"]] {
         assert_eq!(with_wrong_options(&clang, words).0, Some(0), "{words:?}");
     }
 }
 
-/// Checks commands that `counterpoint cc` may misunderstand. It prints one line with the reason,
-/// and lets clang execute the command unchanged.
+/// `counterpoint cc` may misunderstand these commands, so clang executes them unchanged.
 fn left_to_clang(program: &Path, clang: &Path, folder: &Path) {
     fs::create_dir(folder.join("folder")).unwrap();
     std::os::unix::fs::symlink("/dev/null", folder.join("null")).unwrap();
@@ -367,7 +354,7 @@ fn left_to_clang(program: &Path, clang: &Path, folder: &Path) {
     assert!(folder.join("null").is_symlink());
     let dependencies = fs::read_to_string(folder.join("w.d")).unwrap();
     assert!(dependencies.starts_with("a.o: a.c"), "{dependencies}");
-    // Some errors are found only by clang's second step. They are printed once.
+    // Clang's second step finds these errors. They are printed once.
     for words in [
         &["-O2", "-c", "frame.c", "-Wframe-larger-than=100", "-Werror"][..],
         &["-O2", "-c", "frame.c", "-Wframe-larger-than=100"],
@@ -382,8 +369,7 @@ fn left_to_clang(program: &Path, clang: &Path, folder: &Path) {
         assert!(said.lines().filter(own).eq(alone.lines()), "{words:?}: {said}");
         assert_eq!(ours.status.code(), clang.status.code(), "{words:?}");
     }
-    // A command with a response file that `counterpoint cc` does not understand is executed by
-    // clang alone. If the source has an error, the object of an earlier build is removed.
+    // If the source has an error, the object of an earlier build is removed.
     let [clang_alone, ours] = both(program, clang, folder, &["@marked"]);
     assert_eq!((ours.status, ours.stderr), (clang_alone.status, clang_alone.stderr));
     fs::write(folder.join("bad.o"), "old").unwrap();
@@ -391,8 +377,7 @@ fn left_to_clang(program: &Path, clang: &Path, folder: &Path) {
     command.args(["cc", "-c", "bad.c"]).current_dir(folder).env("COUNTERPOINT_CC", clang);
     assert!(!run(&mut command).status.success());
     assert!(!folder.join("bad.o").exists());
-    // An error in `counterpoint.toml`, the file with default options, causes one line of output,
-    // and no failure.
+    // An error in `counterpoint.toml` causes one line, and no failure.
     let project = folder.join("folder");
     fs::write(project.join("counterpoint.toml"), "no-such-key = 1\n").unwrap();
     let mut command = Command::new(program);
@@ -412,7 +397,6 @@ fn a_signal_ends_the_compiler_and_removes_what_is_in_between() {
     fs::write(folder.join("a.c"), kernel(1)).unwrap();
     let temporary = folder.join("temporary");
     fs::create_dir(&temporary).unwrap();
-    // This compiler writes its process id and does not end.
     let compiler = folder.join("clang");
     fs::write(&compiler, "#!/bin/sh\necho $$ > pid.new\nmv pid.new pid\nexec sleep 600\n").unwrap();
     fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
@@ -450,7 +434,7 @@ fn rustc_without_emit_links() {
     assert_eq!(ok(&mut Command::new(folder.join("x"))).stdout, b"42\n");
 }
 
-/// Returns whether a file has the descriptor of an instrumented module.
+/// The descriptor of an instrumented module.
 fn has_descriptor(file: &Path) -> bool {
     fs::read(file).unwrap().windows(8).any(|bytes| bytes == b"CPLOOPS1")
 }

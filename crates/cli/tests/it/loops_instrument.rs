@@ -1,5 +1,5 @@
-//! Tests the command `counterpoint loops instrument`: its files, its standard input and output, and
-//! its messages. `crates/ir/tests` tests the text that it writes.
+//! Tests the command `counterpoint loops instrument`. `crates/ir/tests` tests the text that it
+//! writes.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,7 @@ fn instrument(scratch: &Scratch, arguments: &[&str], input: &str) -> Output {
     command.current_dir(scratch.path()).args(["loops", "instrument"]).args(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // A command that fails early does not read its standard input.
+    // The command may fail before it reads its standard input.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -57,7 +57,7 @@ fn standard_input_and_output_are_dashes() {
     assert!(words(&done).contains("left out: 1 loop by depth or height, 1 function by name"));
     assert!(String::from_utf8(done.stdout).unwrap().contains("CPLOOPS1"));
     assert!(scratch.join("t.json").exists());
-    // If the text goes to standard output and --table is not given, no table is written.
+    // Without --table, no table is written.
     let done = instrument(&scratch, &["-"], TEXT);
     assert!(done.status.success() && !done.stdout.is_empty());
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);

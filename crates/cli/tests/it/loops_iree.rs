@@ -1,6 +1,5 @@
-//! Tests `loops compile-iree` with the stock compiler. Also tests how many hits of functions and
-//! loops the compiled modules count in IREE's stock runtimes and in our own loader
-//! (`tests/programs/iree_elf.c`).
+//! Tests `loops compile-iree` with the stock compiler. The modules run in IREE's stock runtimes and
+//! in our own loader (`tests/programs/iree_elf.c`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use testkit::Scratch;
 use crate::stacks_export::folded;
 use crate::support::{Expected, Iree, Programs, Recorded, counterpoint, plain, skip};
 
-/// The MLIR of a product of two matrices of 64 × 64 numbers.
+/// A product of two matrices of 64 × 64 numbers.
 const MATMUL: &str = "func.func @mm(%lhs: tensor<64x64xf32>, %rhs: tensor<64x64xf32>) -> tensor<64x64xf32> {
   %c0 = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<64x64xf32>
@@ -22,18 +21,15 @@ const MATMUL: &str = "func.func @mm(%lhs: tensor<64x64xf32>, %rhs: tensor<64x64x
 }
 ";
 
-/// The flag that selects the CPU. For this CPU, the compiler makes 8 workgroups (`hal.return %c8,
-/// %c1, %c1`). A workgroup computes 8 rows and 64 columns in 64 / 8 = 8 steps of 8 columns (`bb1`).
-/// A step has 64 / 8 = 8 inner steps of 8 terms (`bb2`). Together, these are 8 · 8 · 8 · (8 · 8 ·
-/// 8) = 64³ multiplications.
+/// For this CPU, the compiler makes 8 workgroups (`hal.return %c8, %c1, %c1`). A workgroup computes
+/// 8 rows and 64 columns in 64 / 8 = 8 steps of 8 columns (`bb1`). A step has 64 / 8 = 8 inner
+/// steps of 8 terms (`bb2`).
 const CPU: &str = "--iree-llvmcpu-target-cpu=x86-64-v3";
 const WORKGROUPS: u64 = 8;
-/// The numbers that were computed on paper: the function or loop, its hits, its iterations, and its
-/// hits in each workgroup.
+/// The function or loop, its hits, its iterations, and its hits in each workgroup.
 const PAPER: [(&str, u64, Option<u64>, f64); 3] =
     [("function", 8, None, 1.0), ("bb1", 8, Some(64), 1.0), ("bb2", 64, Some(512), 8.0)];
 
-/// The programs and files that these tests need.
 struct Setup {
     counterpoint: PathBuf,
     iree: Iree,
@@ -63,7 +59,6 @@ fn ok(command: &mut Command) -> Output {
 }
 
 impl Setup {
-    /// Returns the command that compiles a model with instrumented loops.
     fn compile(&self, model: &Path, output: &Path, options: &[&str], flags: &[&str]) -> Command {
         let mut command = Command::new(&self.counterpoint);
         command.args(["loops", "compile-iree"]).arg(model).arg("-o").arg(output).args(options);
@@ -72,7 +67,7 @@ impl Setup {
         command
     }
 
-    /// Compiles the product of matrices with instrumented loops, and returns the module's path.
+    /// Returns the path of the module with instrumented loops.
     fn matmul(&self, name: &str, options: &[&str], flags: &[&str]) -> PathBuf {
         let model = self.scratch.join("mm.mlir");
         std::fs::write(&model, MATMUL).unwrap();
@@ -83,7 +78,7 @@ impl Setup {
         output
     }
 
-    /// Compiles a model without instrumentation, and returns the module's path.
+    /// Returns the path of a module without instrumentation.
     fn stock(&self, model: &Path, name: &str, flags: &[&str]) -> PathBuf {
         let output = self.scratch.join(&format!("{name}.vmfb"));
         let cpu = "--iree-hal-local-target-device-backends=llvm-cpu";
@@ -96,7 +91,7 @@ impl Setup {
         output
     }
 
-    /// Returns the flags for a module whose executables are shared objects.
+    /// The executables of the module are shared objects.
     fn system(&self) -> Vec<String> {
         let tools = self.iree.venv.join("lib");
         let tools = std::fs::read_dir(tools).unwrap().next().unwrap().unwrap().path();
@@ -114,13 +109,13 @@ impl Setup {
     }
 }
 
-/// Returns the rows of the only module in a document of `loops report`.
+/// There must be one module.
 fn rows(document: &Value) -> &Vec<Value> {
     assert_eq!(document["modules"].as_array().unwrap().len(), 1, "{document}");
     document["modules"][0]["rows"].as_array().unwrap()
 }
 
-/// Checks that the hits and iterations are those of [`PAPER`], times `times`.
+/// The numbers are those of [`PAPER`], times `times`.
 fn as_on_paper(document: &Value, times: u64, what: &str) {
     let rows = rows(document);
     assert_eq!(rows.len(), PAPER.len(), "{what}");
@@ -130,9 +125,7 @@ fn as_on_paper(document: &Value, times: u64, what: &str) {
         assert_eq!((label, row["hits"].as_u64()), (name, Some(times * hits)), "{what}: {row}");
         let expected = iterations.map(|n| times * n);
         assert_eq!(row["iterations"].as_u64(), expected, "{what}: {row}");
-        // All hits of a loop have the same number of iterations. In mode sampled, the report has
-        // the least and the greatest number of iterations of the timed hits, which must therefore
-        // be equal.
+        // All hits of a loop have the same number of iterations.
         if let Some(each) = iterations.map(|n| n / hits)
             && document["modules"][0]["mode"] == "sampled"
         {
@@ -148,8 +141,7 @@ fn run_module(iree: &Iree, module: &Path, device: &str) -> Command {
     command
 }
 
-/// The hits are those that were computed on paper, in every mode, on both devices and in both kinds
-/// of executables. The product equals that of a module without instrumentation.
+/// The test covers every mode, both devices and both kinds of executables.
 #[test]
 fn hits_are_extents_times_tiles_times_workgroups() {
     let Some(setup) = setup("loops of IREE: hits") else { return };
@@ -200,7 +192,6 @@ fn hits_are_extents_times_tiles_times_workgroups() {
     }
 }
 
-/// `report` shows a dispatch with its loops below it.
 #[test]
 fn a_dispatch_has_its_loops_below_it() {
     let Some(setup) = setup("loops of IREE: report") else { return };
@@ -208,8 +199,7 @@ fn a_dispatch_has_its_loops_below_it() {
     let mut command = run_module(&setup.iree, &module, "local-task");
     command.args(["--function=mm", "--input=64x64xf32=2", "--input=64x64xf32=3"]);
     let run = Recorded::run_with(&setup.counterpoint, "none", &["--loops"], &mut command);
-    // The comparison needs raw values, because loops and their dispatches are always shown as they
-    // were recorded.
+    // Loops and their dispatches are shown as they were recorded.
     let report = run.report(&["--raw"]);
     let dispatch = &report["loops"]["in_dispatches"][0];
     assert_eq!(dispatch["name"], "mm_dispatch_0_matmul_64x64x64_f32");
@@ -224,8 +214,7 @@ fn a_dispatch_has_its_loops_below_it() {
         let (share, inclusive) = (row["share"].as_f64(), row["inclusive_ns"].as_f64());
         assert!((share.unwrap() - inclusive.unwrap() / total).abs() < 1e-9, "{row}");
     }
-    // The measured time of an inner loop is shorter than the time of the loop or function around
-    // it.
+    // An inner loop takes less time than the loop around it.
     let raw = setup.loops(&run.path());
     let ticks: Vec<u64> =
         self::rows(&raw).iter().map(|row| row["measured_ticks"].as_u64().unwrap()).collect();
@@ -237,8 +226,7 @@ fn a_dispatch_has_its_loops_below_it() {
     assert!(lines[0].contains("per workgroup") && lines[0].contains("of dispatch"), "{text}");
     assert!(lines[1].starts_with("mm_dispatch_0_matmul_64x64x64_f32  "), "{text}");
     assert!(lines[2].starts_with("  bb1") && lines[3].starts_with("    bb2"), "{text}");
-    // In folded stacks, a loop's time is a part of its dispatch's time. The sum of all stacks is
-    // the time in calls.
+    // A loop's time is a part of its dispatch's time. The sum of all stacks is the time in calls.
     let whole = run.report(&["--tree"])["self_ns"].as_f64().unwrap().round() as u64;
     let (inner, all) = folded(&run.path(), "bb2");
     let (outer, _) = folded(&run.path(), "bb1");
@@ -247,8 +235,7 @@ fn a_dispatch_has_its_loops_below_it() {
     assert!(0 < inner && inner < outer && outer < dispatch && dispatch <= all, "{inner} {outer}");
 }
 
-/// In mode log, the start and the end of each hit are inside of the workgroup call in which the hit
-/// happened.
+/// A hit is inside of a workgroup call.
 #[test]
 fn logged_hits_have_workgroups() {
     let Some(setup) = setup("loops of IREE: workgroups") else { return };
@@ -277,8 +264,7 @@ fn logged_hits_have_workgroups() {
     assert_eq!(begun, paper.collect());
 }
 
-/// The model of every fixture has exactly the same output with and without recording. Each dispatch
-/// function has as many hits as IREE's own profiler counts workgroup calls.
+/// Each dispatch function has as many hits as IREE's own profiler counts workgroup calls.
 #[test]
 fn all_workloads_compute_the_same() {
     let Some(setup) = setup("loops of IREE: workloads") else { return };
@@ -341,9 +327,7 @@ fn all_workloads_compute_the_same() {
     }
 }
 
-/// Runs an executable of IREE in the loader `iree_elf`, which does not belong to IREE. The
-/// executable is unmapped and mapped again, loaded twice, used in a forked child, used with
-/// read-only or shared data, and loaded before the recorder itself.
+/// The loader `iree_elf` does not belong to IREE.
 #[test]
 fn executables_come_and_go() {
     let Some(setup) = setup("loops of IREE: loader") else { return };
@@ -395,8 +379,7 @@ fn executables_come_and_go() {
     as_on_paper(&setup.loops(&path), 1, "late");
 }
 
-/// On each device, a Python process loads a module twice at the same time, and does this twenty
-/// times. The numbers of hits are exact, and the module is listed once.
+/// A Python process loads a module twice at the same time, and does this twenty times.
 #[test]
 fn python_loads_and_unloads() {
     let Some(setup) = setup("loops of IREE: python") else { return };
@@ -404,7 +387,7 @@ fn python_loads_and_unloads() {
     let module = setup.matmul("sampled", &[], &[]);
     for device in ["local-sync", "local-task"] {
         let mut command = Command::new(setup.iree.tool("python"));
-        // The script gets the same module twice, so it loads it twice at the same time.
+        // The script loads both modules at the same time.
         command.args(["-c", SCRIPT, device]).arg(&module).arg(&module);
         let run = Recorded::run_with(&setup.counterpoint, "none", &["--loops"], &mut command);
         let alone = plain(&mut command, setup.scratch.path());
@@ -416,8 +399,7 @@ fn python_loads_and_unloads() {
     }
 }
 
-/// The same function is instrumented as MLIR and as LLVM IR. The two instrumenters agree with each
-/// other about all loops, and with the numbers computed on paper.
+/// The same function is instrumented as MLIR and as LLVM IR.
 #[test]
 fn mlir_and_llvm_ir_agree() {
     let Some(setup) = setup("loops of IREE: LLVM IR") else { return };
@@ -465,8 +447,6 @@ fn mlir_and_llvm_ir_agree() {
     assert_eq!(ok(&mut alone).stdout, product);
 }
 
-/// Tests the files that `loops compile-iree` writes beside the module, and the last line that it
-/// prints.
 #[test]
 fn the_module_has_its_text_and_tables_beside_it() {
     let Some(setup) = setup("loops of IREE: files") else { return };
@@ -490,8 +470,7 @@ fn the_module_has_its_text_and_tables_beside_it() {
     let function = table["entries"][0]["text"][0].as_u64().unwrap() as usize;
     assert!(lines[function - 1].contains("llvm.func @mm_dispatch_0"), "{}", lines[function - 1]);
     assert!(!text.contains("counterpoint"));
-    // `out.loops.json` equals the table that is embedded in the module. `loops report` can read
-    // either of them.
+    // `out.loops.json` equals the table in the module.
     let mut command = run_module(&setup.iree, &output, "local-sync");
     command.args(["--function=mm", "--input=64x64xf32=2", "--input=64x64xf32=3"]);
     let run = Recorded::run_with(&setup.counterpoint, "none", &["--loops"], &mut command);
@@ -503,7 +482,7 @@ fn the_module_has_its_text_and_tables_beside_it() {
     assert_eq!(report["modules"][0]["rows"][0]["hits"].as_u64(), Some(WORKGROUPS));
 }
 
-/// The message about a failure contains what failed, the file, and the reason. No file is left.
+/// The message contains what failed, the file, and the reason.
 #[test]
 fn failures_say_why_and_leave_nothing() {
     let Some(setup) = setup("loops of IREE: failures") else { return };
@@ -566,7 +545,6 @@ fn failures_say_why_and_leave_nothing() {
     let same = same.output().unwrap();
     assert!(said(&same).contains("it is the same file as"), "{}", said(&same));
     assert_eq!(std::fs::read_to_string(&model).unwrap(), MATMUL);
-    // In this environment, the compiler cannot be found.
     let mut nowhere = setup.compile(&model, &output, &[], &[]);
     nowhere.env_clear().env("PATH", "/nonexistent");
     let nowhere = nowhere.output().unwrap();

@@ -1,6 +1,5 @@
-//! Tests that instrumented code finds the recorder in every kind of loader. The code is
-//! `tests/programs/loops/nest.ll`, a handwritten module in LLVM IR. docs/loops.md has a table of
-//! the loaders.
+//! Tests that instrumented code finds the recorder in many loaders (docs/loops.md has a table). The
+//! code is `tests/programs/loops/nest.ll`, a handwritten module.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ use std::process::Command;
 
 use crate::support::{self, Recorded};
 
-/// `LLVM`'s data layout for this machine. TVM requires it.
+/// TVM requires the data layout.
 const TARGET: &str = "target datalayout = \
      \"e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128\"\n\
      target triple = \"x86_64-unknown-linux-gnu\"\n";
@@ -23,7 +22,7 @@ const PYTHON: &str = "import sys, tvm\nmodule = tvm.runtime.load_module(sys.argv
      if len(sys.argv) > 2:\n    module.export_library(sys.argv[2])\n    \
      module = tvm.runtime.load_module(sys.argv[2])\nprint(module['nest'](10, 32))\n";
 
-/// Returns a clang that can read LLVM IR with opaque pointers.
+/// Older versions have no opaque pointers.
 fn clang(test: &str) -> Option<PathBuf> {
     let found = testkit::c::clang(15);
     if found.is_none() {
@@ -38,7 +37,7 @@ fn write(scratch: &Path, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// Writes the module's text for this machine, and returns its path.
+/// The module's text is for this machine.
 fn module(scratch: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/loops/nest.ll");
     write(scratch, "nest.ll", &(TARGET.to_owned() + &fs::read_to_string(source).unwrap()))
@@ -49,8 +48,8 @@ fn done(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Runs the program with and without recording. nest(10, 32) returns 320. It has one hit of the
-/// function, one hit of the function's loop, and ten hits of the inner loop.
+/// nest(10, 32) returns 320. It has one hit of the function, one hit of the function's loop, and
+/// ten hits of the inner loop.
 fn counts(program: &Path, what: &str, arguments: &[&str], loader: &Path) {
     let mut command = Command::new(loader);
     command.args(arguments);
@@ -83,7 +82,7 @@ fn executables_of_clang_and_of_rustc_find_the_recorder() {
         done(Command::new(&clang).args(flags).arg(&main).arg(&text).arg("-o").arg(&executable));
         counts(&program, &flags.join(" "), &[], &executable);
     }
-    // This program is statically linked, so no library can be preloaded into it.
+    // No library can be preloaded into a static program.
     done(
         Command::new(&clang)
             .args(["-O2", "-static"])
@@ -119,7 +118,7 @@ fn modules_of_tvm_find_the_recorder() {
     let (script, library) = (script.to_str().unwrap(), scratch.join("nest.so"));
     let orc = text.to_str().unwrap();
     counts(&program, "ORC", &[script, orc], &python);
-    // TVM has two JITs. This flag of the module selects the older one.
+    // The flag selects the older one of TVM's two JITs.
     let flag = "!llvm.module.flags = !{!90}\n\
          !90 = !{i32 4, !\"tvm_target\", !\"{\\22kind\\22:\\22llvm\\22,\\22jit\\22:\\22mcjit\\22}\"}\n";
     let older = fs::read_to_string(&text).unwrap() + flag;

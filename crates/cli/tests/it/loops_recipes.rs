@@ -1,6 +1,5 @@
 //! Tests the recipes of docs/loops.md for clang and rustc. The scripts of the examples build the
-//! programs. The programs compute the same results with and without a recorder, and their loops
-//! have the hits that were computed on paper.
+//! programs, and the hits of their loops were computed on paper.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -20,8 +19,7 @@ fn ok(command: &mut Command) -> Output {
     output
 }
 
-/// Returns the major version of a compiler. The compiler's output contains a text such as `LLVM
-/// version: 22.1.2` or `22.1.8`.
+/// The compiler prints a text such as `LLVM version: 22.1.2` or `22.1.8`.
 fn major(words: &[&str]) -> Option<u32> {
     let output = Command::new(words[0]).args(&words[1..]).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -29,7 +27,6 @@ fn major(words: &[&str]) -> Option<u32> {
     line.trim_start_matches("LLVM version: ").split('.').next()?.trim().parse().ok()
 }
 
-/// Returns a clang of at least this version.
 fn clang(test: &str, least: u32) -> Option<PathBuf> {
     let found = testkit::c::clang(least);
     if found.is_none() {
@@ -38,8 +35,8 @@ fn clang(test: &str, least: u32) -> Option<PathBuf> {
     found
 }
 
-/// Returns the sum that the examples print: the sum of all elements of the product of two matrices.
-/// Element number i is i % 7 in the first matrix, and i % 5 in the second one.
+/// The examples print the sum of all elements of the product of two matrices. Element number i is i
+/// % 7 in the first matrix, and i % 5 in the second one.
 fn sum() -> String {
     let of = |modulus: u64, row: u64, column: u64| (row * N + column) % modulus;
     let product = |i: u64, j: u64| (0..N).map(|k| of(7, i, k) * of(5, k, j)).sum::<u64>();
@@ -71,8 +68,7 @@ fn recipe(test: &str, folder: &str, clang: PathBuf) {
         .arg(&profile));
     let document: Value = serde_json::from_slice(&report.stdout).unwrap();
     let rows = document["modules"][0]["rows"].as_array().unwrap();
-    // The loop over i is entered once, and the loop over j once for each i. The innermost loop is
-    // left out by default.
+    // The innermost loop is left out by default.
     let nest = |depth: u64| {
         let is = |row: &&Value| row["depth"] == depth && row["height"] == 2 - depth;
         let found: Vec<&Value> = rows.iter().filter(is).collect();

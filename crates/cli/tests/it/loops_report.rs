@@ -1,6 +1,5 @@
 //! Tests the loops of a program that clang compiled, from its LLVM IR to the report. The expected
-//! counts follow from the source (`tests/programs/loops/siblings.c`), and the report shows a
-//! deliberate delay in the right loop.
+//! counts follow from the source (`tests/programs/loops/siblings.c`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -12,8 +11,8 @@ use crate::stacks_export::folded;
 use crate::support::trace_processor::TraceProcessor;
 use crate::support::{counterpoint, skip};
 
-/// The line of each of the four inner loops in `siblings.c`, and how often the loop's body runs in
-/// a hit (one execution of the whole loop).
+/// The lines of the inner loops in `siblings.c`, and how often a loop's body runs in a hit (one
+/// execution of the whole loop).
 const SIBLINGS: [(u64, u64); 4] = [(26, 50), (27, 60), (28, 70), (29, 80)];
 const ROUNDS: u64 = 300;
 
@@ -24,8 +23,7 @@ fn output(command: &mut Command) -> Output {
     output
 }
 
-/// Returns the newest clang of this machine. `None` if it is too old to write LLVM IR that can be
-/// instrumented.
+/// The LLVM IR of older versions cannot be instrumented.
 fn clang(test: &str) -> Option<PathBuf> {
     let found = testkit::c::clang(15);
     if found.is_none() {
@@ -64,8 +62,7 @@ impl Instrumented {
         Some(Self { counterpoint, program, scratch })
     }
 
-    /// Records a run in which the inner loop with the number `slow` waits. Returns the rows of
-    /// `loops report`.
+    /// The inner loop with the number `slow` waits.
     fn rows(&self, slow: usize) -> Vec<Value> {
         let profile = self.scratch.join(&format!("{slow}.cpt"));
         let arguments = [slow.to_string(), ROUNDS.to_string()];
@@ -87,7 +84,7 @@ impl Instrumented {
         let document: Value = serde_json::from_slice(&report.stdout).unwrap();
         let modules = document["modules"].as_array().unwrap();
         assert_eq!(modules.len(), 1);
-        // In folded stacks, the loops are in no recorded call and have their self times.
+        // In folded stacks, the loops are in no recorded call.
         let own = modules[0]["rows"].as_array().unwrap().iter();
         let own: f64 = own.filter_map(self_ns).sum();
         let (in_no_call, all) = folded(&profile, "(loops in no recorded call)");
@@ -96,13 +93,12 @@ impl Instrumented {
     }
 }
 
-/// Returns the self time of a row: compensated or, if the cost of a hit is not known, as measured.
+/// Compensated or, if the cost of a hit is not known, as measured.
 fn self_ns(row: &Value) -> Option<f64> {
     let times = if row["compensated"].is_null() { &row["raw"] } else { &row["compensated"] };
     times["self"]["ns"].as_f64()
 }
 
-/// Returns the row of the loop in this line.
 fn of_line(rows: &[Value], line: u64) -> &Value {
     let found: Vec<&Value> =
         rows.iter().filter(|row| row["kind"] == "loop" && row["line"] == line).collect();
@@ -121,19 +117,16 @@ fn delay_is_where_it_is(test: &str, mode: &str) {
         for (n, (line, iterations)) in SIBLINGS.into_iter().enumerate() {
             let row = of_line(&rows, line);
             assert_eq!((&row["hits"], &row["parent"]), (&ROUNDS.into(), &outer["id"]));
-            // Iterations are counted only in timed hits. Each hit has the same number of
-            // iterations.
+            // Iterations are counted in timed hits only. Hits have the same number of iterations.
             assert_eq!(row["iterations_per_hit"], iterations as f64, "{row}");
             assert!(mode == "sampled" || row["iterations"] == ROUNDS * iterations, "{row}");
-            // The waits take about 0.14 s. A thread that loses its CPU in another loop's hit loses
-            // only milliseconds.
+            // A thread that loses its CPU in another loop's hit loses only milliseconds.
             if n != slow {
                 assert!(own(row) * 10.0 < waits, "{mode}, {slow} waits {waits}: {row}");
             }
         }
-        // The self time of the function or loop around does not contain the waits. In mode sampled,
-        // this is not checked: on a busy machine, samples miss the few hits in which the thread
-        // lost its CPU, and the time of those hits is in the self time around.
+        // The self time around does not contain the waits. In mode sampled, this is not checked: on
+        // a busy machine, samples miss the few hits in which the thread lost its CPU.
         assert!(mode == "sampled" || own(outer) * 10.0 < waits, "{mode}, {slow}: {outer}");
     }
 }
@@ -148,8 +141,7 @@ fn a_delay_shows_up_in_its_loop_sampled() {
     delay_is_where_it_is("a_delay_shows_up_in_its_loop_sampled", "sampled");
 }
 
-/// In mode timed, the self time and the times of the children add up exactly to the parent's time,
-/// in each thread.
+/// In mode timed, the sum is exact in each thread.
 #[test]
 fn children_and_self_are_the_parent() {
     let test = "children_and_self_are_the_parent";
@@ -164,8 +156,6 @@ fn children_and_self_are_the_parent() {
     assert_eq!(children + own, number(&outer["measured_ticks"]));
 }
 
-/// For a program in mode log, `loops report --format lwp-csv` prints the loops' offsets in the
-/// machine code, and `trace export` writes slices of the hits.
 #[test]
 fn mode_log_has_offsets_and_slices() {
     let test = "mode_log_has_offsets_and_slices";
@@ -192,14 +182,12 @@ fn mode_log_has_offsets_and_slices() {
             places.push((cells[2].to_owned(), begin, end));
         }
     }
-    // The function contains one loop. That loop contains the four other loops, which follow one
-    // another.
+    // The outer loop contains the four other loops, which follow one another.
     assert_eq!(places.iter().map(|p| p.0.as_str()).collect::<String>(), "-01111");
     assert!(places.windows(2).all(|pair| pair[0].1 < pair[1].1), "{places:x?}");
     assert!(places[2..].iter().all(|p| p.2 < places[1].2 && places[1].2 < places[0].2));
     assert!(places[2..].windows(2).all(|pair| pair[0].2 < pair[1].1), "{places:x?}");
-    // The trace has the first 100 hits of each of the four loops. All of them are inside of the
-    // outer loop.
+    // The trace has the first 100 hits of each of the four loops.
     let trace: Value = serde_json::from_str(&view(&["trace", "export", "-o", "-"])).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let slices: Vec<&Value> = events.iter().filter(|event| event["cat"] == "loop").collect();
@@ -211,9 +199,8 @@ fn mode_log_has_offsets_and_slices() {
     assert_eq!(trace["counterpoint_end"]["loops"]["modules"], 1);
 }
 
-/// Perfetto's trace processor nests the hits as in the source. (It reads times of Chrome's JSON as
-/// doubles, which are wrong by up to 1 ns. That can separate hits of some nanoseconds, so this test
-/// uses the format `pftrace`.)
+/// Perfetto's trace processor reads times of Chrome's JSON as doubles, which are wrong by up to 1
+/// ns. That can separate hits of some nanoseconds, so this test uses the format `pftrace`.
 #[test]
 fn perfetto_nests_the_hits() {
     let test = "perfetto_nests_the_hits";
@@ -233,7 +220,6 @@ fn perfetto_nests_the_hits() {
     };
     assert_eq!(depths(&|name| name == "work"), [0]);
     assert_eq!(depths(&|name| name.starts_with("work:")), [vec![1], vec![2; 4 * 100]].concat());
-    // `wait` is called in the last of the four loops.
     assert_eq!(depths(&|name| name == "wait"), vec![3; 100]);
     assert!(slices.iter().all(|slice| slice.category == "loop"));
     let facts = "select str_value from metadata where name like '%counterpoint%'";
@@ -242,7 +228,7 @@ fn perfetto_nests_the_hits() {
     assert!(facts.iter().any(|facts| facts.contains("most_expensive")), "{facts:?}");
 }
 
-/// pyarrow reads the same rows and the same records of mode log from Parquet as from the CSV.
+/// pyarrow reads the Parquet.
 #[test]
 fn parquet_says_what_csv_says() {
     const COMPARE: &str = include_str!("loops_report.py");
@@ -268,8 +254,6 @@ fn parquet_says_what_csv_says() {
     }
 }
 
-/// The views other than `loops report` show the loops or refer to them, and so does the line that
-/// `recover` prints.
 #[test]
 fn other_views_know_loops() {
     let test = "other_views_know_loops";
@@ -287,7 +271,7 @@ fn other_views_know_loops() {
     assert_eq!(report["loops"]["hits"], hits);
     assert_eq!(report["loops"]["most_expensive"].as_array().unwrap().len(), 5);
     let (text, _) = view(&["report", "--width", "100"]);
-    // Only loops were recorded, so `report` shows them as `loops report` does.
+    // Only loops were recorded.
     assert_eq!(text, view(&["loops", "report", "--width", "100"]).0);
     let by_loop = ["report", "--by", "loop", "--format"];
     for format in ["json", "csv"] {
@@ -312,7 +296,7 @@ fn other_views_know_loops() {
         told.contains("; next: counterpoint loops report ") && !told.contains("no calls"),
         "{told}"
     );
-    // A table of another module is refused, and the message names both modules.
+    // The message names both modules.
     let other = program.scratch.join("s.lwp.loops.json");
     let mut table: Value = serde_json::from_slice(&std::fs::read(&other).unwrap()).unwrap();
     let identity = table["module"].as_str().unwrap().to_owned();

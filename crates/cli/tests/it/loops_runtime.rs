@@ -1,7 +1,7 @@
 //! Tests instrumented loops under `counterpoint run --loops`, in programs that were instrumented by
 //! hand (`tests/programs/loops/instrumented.h`). A hit is one execution of a function or of a whole
-//! loop. In `loops_host.c`, `nest(n, m)` causes one hit of the function itself (id 0), one hit of
-//! its outer loop (id 1) if n > 0, and n hits of its inner loop (id 2) if m > 0.
+//! loop. In `loops_host.c`, `nest(n, m)` causes one hit of the function (id 0), of its outer loop
+//! (id 1) if n > 0, and n hits of its inner loop (id 2) if m > 0.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use profile::loops::Loops;
 
 use crate::support::{self, Programs, Recorded};
 
-/// Numbers of hits by the id of the loop.
+/// The number of hits by the id of the loop.
 type Hits = BTreeMap<u32, u64>;
 
 fn nest(n: u64, m: u64) -> Hits {
@@ -33,7 +33,6 @@ struct Looped {
 }
 
 impl Looped {
-    /// Runs `host` under `counterpoint run --loops`.
     fn run(program: &Path, host: &Path, arguments: &[&str]) -> Self {
         Self::run_with(program, "none", "--loops", host, arguments)
     }
@@ -52,7 +51,7 @@ impl Looped {
         Self { recorded, loops }
     }
 
-    /// Returns the hits of each thread in each module, as a sorted list.
+    /// Returns the hits of each thread in each module, sorted.
     fn threads(&self) -> Vec<Hits> {
         let mut all: BTreeMap<(usize, u32), Hits> = BTreeMap::new();
         for row in &self.loops.rows {
@@ -69,7 +68,7 @@ impl Looped {
         assert!(losses.is_empty() && self.loops.losses.is_empty(), "{losses:?} {:?}", self.loops);
     }
 
-    /// Checks that every timed hit ended, and that each row with timed hits has a time above 0.
+    /// Every timed hit ended and took time.
     fn all_ended(&self) {
         for row in &self.loops.rows {
             assert_eq!(row.begun, row.ended, "{row:?}");
@@ -115,7 +114,7 @@ fn hits_are_those_of_the_source_in_every_mode() {
 #[test]
 fn costs_are_measured_with_the_module_s_own_code() {
     let Some(program) = support::counterpoint("loops: costs") else { return };
-    // Each mode, whether it has timed hits, and whether it has hits that are only counted.
+    // The mode, whether it has timed hits, and whether it has hits that are only counted.
     for (mode, timed, counted) in [("0", true, true), ("1", true, false), ("2", false, true)] {
         let run = Looped::run(&program, &host(&[&format!("-DMODE={mode}")]), &["nest", "1", "1"]);
         let module = &run.loops.modules[0];
@@ -126,8 +125,8 @@ fn costs_are_measured_with_the_module_s_own_code() {
     }
 }
 
-/// The first hits of a loop are all timed. After them, the distance from one timed hit to the next
-/// is a random number from 1 to the option `gap`.
+/// After the first hits of a loop, the distance between timed hits is a random number from 1 to
+/// `gap`.
 #[test]
 fn sampling_follows_the_options() {
     let Some(program) = support::counterpoint("loops: sampling") else { return };
@@ -138,12 +137,10 @@ fn sampling_follows_the_options() {
         run.loops.rows.into_iter().find(|row| row.id == 2).unwrap()
     };
     let row = inner("--loops");
-    // By default, the first 100 hits are timed. In the other 99,900 hits, the next timed hit comes
-    // 1 to 128 hits after the one before, so at least 99,900 / 128 = 780 of them are timed.
+    // The first 100 hits are timed, and at least 99,900 / 128 = 780 of the others.
     assert!(row.begun >= 100 + 780 && row.begun < 10_000, "{row:?}");
     assert_eq!(row.first_ended, 100);
     assert!(row.first_ticks <= row.ticks && row.first_squares <= row.squares, "{row:?}");
-    // With gaps of 1, every hit is timed.
     let row = inner("--loops=first=10,gap=1");
     assert_eq!((row.begun, row.first_ended), (100_000, 10));
     let row = inner("--loops=first=200000");
@@ -154,12 +151,11 @@ fn sampling_follows_the_options() {
 fn each_thread_has_its_own_numbers() {
     let Some(program) = support::counterpoint("loops: threads") else { return };
     let run = Looped::run(&program, &host(&[]), &["threads", "10", "3"]);
-    // `main` calls nest(10, 3) before it starts two threads, which make one call each.
+    // `main` calls nest(10, 3) before it starts two threads.
     assert_eq!(run.threads(), sorted(vec![nest(10, 3), nest(10, 3), nest(20, 3)]));
     run.all_ended();
     run.is_without_losses();
-    // In the mode `parallel`, two threads run the same loop at the same time. They meet at a
-    // barrier every thousand iterations.
+    // Two threads meet at a barrier every thousand iterations.
     let run = Looped::run(&program, &host(&[]), &["parallel", "50000"]);
     assert_eq!(run.threads(), [nest(50_000, 3), nest(50_000, 3)]);
     run.is_without_losses();
@@ -172,14 +168,12 @@ fn a_thousand_short_threads_need_no_more_room_than_one() {
     let all = run.threads().iter().fold(Hits::new(), plus);
     let expected = [(0, 3000), (1, 3000), (2, 6000)].into_iter().collect();
     assert_eq!(all, expected);
-    // The kernel reuses thread ids, so there may be fewer than 3000 different thread ids in the
-    // rows.
+    // The kernel reuses thread ids.
     assert_eq!(run.loops.rows.len(), 9000);
     run.is_without_losses();
 }
 
-/// The pool (the shared memory for counts) has 2048 pages, and each thread needs one. A thread that
-/// finds no free page counts nothing and is reported as a loss.
+/// The pool (the shared memory for counts) has 2048 pages, and each thread needs one.
 #[test]
 fn more_threads_at_a_time_than_the_pool_has_pages() {
     let Some(program) = support::counterpoint("loops: many threads") else { return };
@@ -192,7 +186,7 @@ fn more_threads_at_a_time_than_the_pool_has_pages() {
     assert_eq!(run.recorded.losses(), [("loop_no_room".to_owned(), 2500 - 2048)].into());
 }
 
-/// Twelve threads load and unload libraries at the same time, while one of them forks.
+/// Twelve threads load and unload libraries.
 #[test]
 fn threads_load_and_unload_while_one_forks() {
     let Some(program) = support::counterpoint("loops: stress") else { return };
@@ -204,8 +198,7 @@ fn threads_load_and_unload_while_one_forks() {
     let run = Looped::run(&program, &host(&[]), &["stress", paths[0], paths[1]]);
     assert_eq!(run.recorded.output.status.code(), Some(0), "{}", run.recorded.stderr());
     let all = run.threads().iter().fold(Hits::new(), plus);
-    // The library's function `run` is called 3600 times, and once more in each of the 6 forked
-    // children.
+    // `run` is called 3600 times, and once more in each of the 6 forked children.
     assert_eq!(all, [(0, 3606), (1, 3606), (2, 10_818)].into());
     run.is_without_losses();
 }
@@ -215,7 +208,7 @@ fn a_forked_child_counts_for_itself() {
     let Some(program) = support::counterpoint("loops: fork") else { return };
     let run = Looped::run(&program, &host(&[]), &["fork", "4"]);
     // The parent forks in the middle of nest(4, 3). The child cannot count the rest of this nest,
-    // because it has no table for counts yet. Then the child calls nest(5, 6).
+    // because it has no table yet. Then it calls nest(5, 6).
     assert_eq!(run.loops.modules.len(), 2);
     assert_eq!(run.threads(), sorted(vec![nest(4, 3), nest(5, 6)]));
     run.all_ended();
@@ -227,7 +220,7 @@ fn a_killed_process_loses_nothing_that_it_had_counted() {
     let Some(program) = support::counterpoint("loops: kill") else { return };
     let run = Looped::run(&program, &host(&[]), &["kill", "1000"]);
     assert_eq!(run.recorded.output.status.signal(), Some(libc::SIGKILL));
-    // The process kills itself in the last iteration of the outer loop, before the inner loop.
+    // The process kills itself before the last hit of the inner loop.
     let expected = [(0, 1), (1, 1), (2, 999)].into_iter().collect();
     assert_eq!(run.threads(), [expected]);
     for row in &run.loops.rows {
@@ -237,8 +230,7 @@ fn a_killed_process_loses_nothing_that_it_had_counted() {
     run.is_without_losses();
 }
 
-/// A program may not write any file because of `ulimit -f 0`. Its counts stay in the pool, from
-/// which Counterpoint reads them. The pool also contains the description of the module.
+/// With `ulimit -f 0`, the counts and the description of the module stay in the pool.
 #[test]
 fn a_program_that_may_write_no_file_loses_no_hit() {
     let Some(program) = support::counterpoint("loops: file size") else { return };
@@ -260,12 +252,11 @@ fn exec_exit_and_exceptions_lose_nothing() {
     assert_eq!(run.loops.modules.len(), 2);
     assert_eq!(run.threads(), sorted(vec![nest(1, 1), nest(2, 2)]));
     run.is_without_losses();
-    // The host calls `exit` in the third iteration of the outer loop. After that, its exit handler
-    // runs nest(1, 1).
+    // The host calls `exit` in the third iteration, and its exit handler runs nest(1, 1).
     let run = Looped::run(&program, &host(&[]), &["exit", "3"]);
     assert_eq!(run.threads(), [plus(nest(2, 1), &[(0, 1), (1, 1), (2, 1)].into())]);
     run.is_without_losses();
-    // With `longjmp`, the host leaves the outer loop five times, each time in the first iteration.
+    // Each time, `longjmp` leaves the outer loop in its first iteration.
     let run = Looped::run(&program, &host(&[]), &["longjmp", "5"]);
     assert_eq!(run.threads(), [[(0, 5), (1, 5)].into()]);
     assert!(run.loops.rows.iter().all(|row| (row.begun, row.ended) == (5, 0)), "{:?}", run.loops);
@@ -276,8 +267,7 @@ fn exec_exit_and_exceptions_lose_nothing() {
     if let Some(throws) = Programs::get().cpp("loops: exceptions", "loops_throws") {
         let run = Looped::run(&program, &throws, &[]);
         assert_eq!(run.recorded.stdout(), "5\n");
-        // In the first iteration of the outer loop, the program enters the inner loop. In the
-        // second iteration, it throws an exception. It does this five times.
+        // Five times, the second iteration of the outer loop throws an exception.
         assert_eq!(run.threads(), [[(0, 5), (1, 5), (2, 5)].into()]);
         run.is_without_losses();
     }
@@ -288,13 +278,11 @@ fn libraries_come_go_and_come_again() {
     let Some(program) = support::counterpoint("loops: dlopen") else { return };
     let library = Programs::get().shared("loops_library.c", "loops_library.so", &[]);
     let path = library.to_str().unwrap();
-    // If a library is loaded and unloaded 200 times, it is one module, and its counts continue.
     let run = Looped::run(&program, &host(&[]), &["library", path, "200"]);
     assert_eq!(run.loops.modules.len(), 2);
     assert_eq!(run.threads(), [[(0, 200), (1, 200), (2, 600)].into()]);
     run.is_without_losses();
-    // Two copies of the library that are loaded at the same time are two modules with the same
-    // identity.
+    // Two copies of the library are two modules with the same identity.
     let copy = run.recorded.directory.join("copy.so");
     fs::copy(&library, &copy).unwrap();
     let run = Looped::run(&program, &host(&[]), &["early", path, copy.to_str().unwrap()]);
@@ -304,8 +292,7 @@ fn libraries_come_go_and_come_again() {
     run.is_without_losses();
 }
 
-/// If a program is linked with an instrumented library, the dynamic linker runs the library's
-/// constructor before the preloaded recorder is initialised.
+/// The dynamic linker runs the library's constructor before the preloaded recorder is initialised.
 #[test]
 fn a_library_whose_constructor_runs_first_is_found() {
     let Some(program) = support::counterpoint("loops: linked") else { return };
@@ -329,8 +316,7 @@ fn a_hundred_thousand_ids_and_more_than_there_is_room_for() {
     assert_eq!(run.loops.rows.len(), 100_000);
     assert!(run.loops.rows.iter().all(|row| row.hits == 1), "each once");
     run.is_without_losses();
-    // The pool has 2048 pages of 64 KiB, in all 2^27 bytes, as much as 1,048,576 entries. Because
-    // headers take some of this room, a table with this many entries does not fit.
+    // The pool has 2^27 bytes, which are 1,048,576 entries without headers.
     let run = Looped::run(&program, &host(&["-DIDS=1048576"]), &["all"]);
     assert_eq!(run.recorded.stdout(), "0\n");
     assert_eq!(run.loops.rows, []);
@@ -352,12 +338,11 @@ fn without_the_option_nothing_is_counted() {
     let Some(program) = support::counterpoint("loops: off") else { return };
     let mut command = Command::new(host(&[]));
     let recorded = Recorded::run(&program, "none", command.args(["nest", "2", "3"]));
-    // The host prints 1, the result of registering its module, and the process is not in the
-    // profile.
+    // The host prints 1, the result of registering its module.
     assert_eq!(recorded.stdout(), "1 6\n");
     assert_eq!(recorded.profile().loops().unwrap(), Loops::default());
     assert_eq!(recorded.profile().processes.len(), 0);
-    // Without Counterpoint, the module's constructor finds no runtime, and the host prints -2.
+    // -2: the module's constructor finds no runtime.
     let alone = Command::new(host(&[])).args(["nest", "2", "3"]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&alone.stdout), "-2 6\n");
 }
@@ -375,8 +360,7 @@ fn the_log_has_the_first_hits_and_where_they_were() {
         (2, true),
         (2, false),
         (2, true),
-        // The log has no third hit of the inner loop, because `log=2` logs only the first two hits
-        // of each loop.
+        // `log=2` logs two hits of each loop.
         (1, true),
         (0, true),
     ];
@@ -384,14 +368,12 @@ fn the_log_has_the_first_hits_and_where_they_were() {
     assert_eq!(run.threads(), [nest(3, 1)]);
     let events = &run.loops.events;
     assert!(events.windows(2).all(|pair| pair[0].ticks < pair[1].ticks), "{events:?}");
-    // The events' addresses are offsets in the program's file, so they are below the file's length.
-    // Two events that begin the same loop have the same address.
+    // The addresses are offsets in the program's file.
     assert_eq!(events[2].address, events[4].address);
     let length = fs::metadata(&host).unwrap().len();
     assert!(events.iter().all(|event| event.address < length), "{events:?}");
     run.is_without_losses();
-    // The log has 1 MiB, which is room for 43,690 events. Later begins and ends of hits are
-    // reported as losses.
+    // The log of 1 MiB has room for 43,690 events.
     let run =
         Looped::run_with(&program, "none", "--loops=log=1000000", &host, &["nest", "100000", "1"]);
     assert_eq!(run.threads(), [nest(100_000, 1)]);
@@ -407,24 +389,21 @@ fn counters_are_summed_by_id() {
     let run = Looped::run_with(&program, "page-faults:u", "--loops", &host(&[]), &["faults", "60"]);
     run.is_without_losses();
     let of = |id: u32| run.loops.rows.iter().find(|row| row.id == id).unwrap();
-    // The outer loop has two hits. In one of them, the host touches sixty new pages. In the inner
-    // loop, it touches no new page.
+    // In one hit of the outer loop, the host touches sixty new pages.
     assert_eq!((of(1).hits, of(1).counted, &of(1).counters[..]), (2, 2, &[60][..]));
     assert_eq!((of(2).hits, of(2).counted, &of(2).counters[..]), (61, 61, &[0][..]));
-    // Reading the counters at the start and the end of a hit costs more than counting the hit.
     let cost = run.loops.modules[0].cost.unwrap();
     assert!(cost.reading > cost.counted, "{cost:?}");
-    // The runtime has room for 32 hits that have begun and not ended. `longjmp` leaves 100 hits
-    // without ending them, so the runtime must use their room again.
+    // The runtime has room for 32 open hits. `longjmp` leaves 100 hits, so their room must be used
+    // again.
     let run =
         Looped::run_with(&program, "page-faults:u", "--loops", &host(&[]), &["longjmp", "100"]);
     assert_eq!(run.threads(), [[(0, 100), (1, 100)].into()]);
     assert!(run.loops.rows.iter().all(|row| row.counted == 0), "{:?}", run.loops.rows);
 }
 
-/// Tests a session in a process that was not started by `counterpoint run`. The constructor of the
-/// host's module finds no runtime and leaves a note. The host loads `libcounterpoint.so` much
-/// later, and this library finds the module by the note.
+/// The constructor of the host's module finds no runtime and leaves a note. The host loads
+/// `libcounterpoint.so` much later, which finds the module by the note.
 #[test]
 fn a_late_library_finds_what_was_there_before() {
     let Some(program) = support::counterpoint("loops: late") else { return };
@@ -448,15 +427,12 @@ fn a_late_library_finds_what_was_there_before() {
     let finished = Command::new(&program).args(["session", "finish"]).arg(&path).output().unwrap();
     assert!(finished.status.success(), "{finished:?}");
     let after = Profile::open(&path).unwrap().loops().unwrap();
-    // `session finish` moves the rows from the pool to the profile, and they stay the same.
     assert_eq!(before.rows, after.rows);
     let hits: Hits = after.rows.iter().map(|row| (row.id, row.hits)).collect();
     assert_eq!(hits, nest(4, 5));
 }
 
-/// A program that is linked with the client `libcounterpoint_loops.a` finds the shared library with
-/// the runtime, whether it is position-independent or not. The program does not take its own copy
-/// of `counterpoint_loops_register` for the runtime.
+/// The program must not take its own copy of `counterpoint_loops_register` for the runtime.
 #[test]
 fn a_program_may_link_the_client() {
     let Some(program) = support::counterpoint("loops: client") else { return };
@@ -474,8 +450,8 @@ fn a_program_may_link_the_client() {
     }
 }
 
-/// When a thread ends, its tables of counts are freed. After that, a destructor of thread-specific
-/// data enters instrumented functions, and these hits are counted, too.
+/// After the tables of a thread are freed, a destructor of thread-specific data enters instrumented
+/// functions.
 #[test]
 fn a_thread_that_comes_back_in_its_destructors_is_counted() {
     let Some(program) = support::counterpoint("loops: destructors") else { return };
@@ -484,8 +460,7 @@ fn a_thread_that_comes_back_in_its_destructors_is_counted() {
     run.is_without_losses();
 }
 
-/// The test cuts the file `loops.cps` at every byte, and changes every byte except the kinds of
-/// frames. Each change causes a loss, and nothing causes a panic. The rows before a cut are kept.
+/// `loops.cps` is cut at every byte, and bytes are changed. The rows before a cut are kept.
 #[test]
 fn damage_is_a_loss() {
     let Some(program) = support::counterpoint("loops: damage") else { return };
@@ -505,8 +480,7 @@ fn damage_is_a_loss() {
         assert!(rows >= seen && rows <= whole, "cut at {cut}: {rows}");
         seen = rows;
     }
-    // The reader skips a frame of an unknown kind, and this is not a loss. So the test does not
-    // change the bytes at which the kinds of frames are stored.
+    // A frame of an unknown kind is skipped, and is no loss.
     let mut kinds = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
@@ -521,8 +495,7 @@ fn damage_is_a_loss() {
         assert_eq!(loops.losses[0].name, "torn_loops");
         assert!(loops.rows.len() <= whole);
     }
-    // The file is a terabyte long, but most of it is a hole. The hole is reported as one damaged
-    // place.
+    // Most of the terabyte is a hole, which is one damaged place.
     fs::write(&file, &bytes).unwrap();
     fs::File::options().write(true).open(&file).unwrap().set_len(1 << 40).unwrap();
     let loops = run.recorded.profile().loops().unwrap();

@@ -1,5 +1,5 @@
-//! Tests the recorded numbers of iterations of single hits (executions of a whole loop). They must
-//! be the numbers that follow from the source of the program (`tests/programs/loops/trips.c`).
+//! Tests the recorded numbers of iterations of single hits (executions of a whole loop). The
+//! expected numbers follow from the source of the program (`tests/programs/loops/trips.c`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -18,13 +18,12 @@ fn output(command: &mut Command) -> Output {
     output
 }
 
-/// Returns the number of iterations of each hit of `work` in one thread, as in `trips.c`.
+/// The iterations of one thread are computed as in `trips.c`.
 fn planted() -> impl Iterator<Item = u64> {
     (0..ROUNDS).map(|r| if r < 100 { 1000 } else { r * 7919 % 9 })
 }
 
-/// Returns the histogram of these iterations for `threads` threads. A bin has the first number of
-/// iterations, the last number, and the hits.
+/// A bin has the first number of iterations, the last number, and the hits.
 fn histogram(threads: u64) -> Vec<(u64, u64, u64)> {
     let ranges = [(0, 0), (1, 1), (2, 3), (4, 7), (8, 15), (512, 1023)];
     let hits = |(from, to)| planted().filter(|n| (from..=to).contains(n)).count() as u64;
@@ -49,7 +48,7 @@ impl Planted {
         let source = source.join("../../tests/programs/loops/trips.c").canonicalize().unwrap();
         let [text, instrumented, program] =
             ["t.ll", "t.lwp.ll", "t"].map(|name| scratch.join(name));
-        // The loop's condition stays in its first block, so that a hit can have no iteration.
+        // A hit can have no iteration.
         let compile = ["-O1", "-fno-unroll-loops", "-mllvm", "-rotation-max-header-size=0"];
         let compile = [&compile[..], &["-g", "-S", "-emit-llvm", "-o"]].concat();
         output(Command::new(&clang).args(compile).arg(&text).arg(&source));
@@ -65,7 +64,7 @@ impl Planted {
         Some(Self { counterpoint, program, scratch })
     }
 
-    /// Records the program, and returns the profile's path.
+    /// Returns the profile's path.
     fn record(&self, options: &str, threads: u64) -> PathBuf {
         self.record_rounds(&[&format!("--loops={options}")], ROUNDS, threads)
     }
@@ -100,7 +99,7 @@ impl Planted {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Returns the rows of the loops in `work` and `fixed`.
+    /// The loops in `work` and `fixed`.
     fn rows(&self, profile: &Path) -> [Value; 2] {
         let document = self.report(profile);
         let rows = document["modules"][0]["rows"].as_array().unwrap().clone();
@@ -140,7 +139,6 @@ fn every_hit(test: &str, mode: &str) {
         })
         .collect();
     assert_eq!(rows.matches(&own.join(" ")).count() as u64, threads, "{rows}");
-    // Without the option `trips`, only the sums of iterations are recorded.
     let [work, fixed] = program.rows(&program.record("", threads));
     assert_eq!((&work["trips"], &fixed["trips"]), (&Value::Null, &Value::Null));
     assert_eq!(work["iterations"], all);
@@ -157,10 +155,8 @@ fn trips_of_every_hit_when_counted() {
 }
 
 /// The first 100 hits have a thousand iterations each, and the others have four on average. One in
-/// 64 of the others is timed, which makes 311 of 19,900. The mean of these 311 has a standard error
-/// of 2.6 / √311 = 0.15 iterations. So the estimate differs from the true number by less than a
-/// sixth (4.4 standard errors). If the first hits were also used for the estimate, it would be
-/// fifty times the true number.
+/// 64 of the others is timed, which makes 311 of 19,900. Their mean has a standard error of 2.6 /
+/// √311 = 0.15 iterations. With the first hits, the estimate would be fifty times the true number.
 #[test]
 fn first_hits_do_not_speak_for_the_others() {
     let Some(program) = Planted::new("first_hits_do_not_speak_for_the_others", "sampled") else {
@@ -188,8 +184,7 @@ fn first_hits_do_not_speak_for_the_others() {
     }
 }
 
-/// More threads exist at a time than the pool (the shared memory for counts) usually has pages. The
-/// hits of all threads are counted only if the user asked for a larger pool.
+/// Only a larger pool (the shared memory for counts) has enough pages.
 #[test]
 fn more_threads_than_the_usual_pool_has_pages() {
     let Some(program) = Planted::new("more_threads_than_the_usual_pool_has_pages", "count") else {
@@ -216,8 +211,7 @@ fn more_threads_than_the_usual_pool_has_pages() {
         (&(threads * 10).into(), &(threads * 10_000).into())
     );
     assert_eq!((&fixed["hits"], &fixed["threads"]), (&(threads * 10).into(), &threads.into()));
-    // With the usual pool, the number of threads without a page is reported. Each thread has one
-    // module.
+    // Each thread has one module.
     let profile = program.record_rounds(&["--loops"], 10, threads);
     let [work, _] = program.rows(&profile);
     let recorded = work["hits"].as_u64().unwrap() / 10;

@@ -1,5 +1,5 @@
-//! The tests of the command line. All of them are one program. Separate programs would each have to
-//! compile and link the same support code and the same libraries.
+//! The tests of the command line are one program. Separate programs would each have to compile and
+//! link the same support code.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

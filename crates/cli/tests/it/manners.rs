@@ -1,5 +1,4 @@
-//! Tests what many commands have in common: the pager, colours, completions, manual pages, the
-//! suggestion of the next command, the line of progress, and the options `--quiet` and `--verbose`.
+//! Tests what many commands have in common, such as the pager, colours and the line of progress.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -24,7 +23,7 @@ fn said(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Copies a profile of `fixtures/readme`, and returns the copy's path.
+/// Returns the copy's path.
 fn kept(scratch: &Scratch, name: &str) -> String {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/readme").join(name);
     let to = scratch.join(&format!("{name}.cpt"));
@@ -45,20 +44,18 @@ fn views_go_through_the_pager_on_a_terminal_only() {
     let (status, text) = marked(&["report", &profile]);
     assert_eq!(status, Some(0));
     assert!(text.lines().count() > 10 && text.lines().all(|l| l.starts_with("PAGE:")), "{text}");
-    // The text fits into the terminal, and it has colours.
     assert!(text.contains("\x1b[") && text.lines().all(|l| l.chars().count() < 120), "{text}");
-    // Without the pager, the text is the same.
     let (_, plain) = marked(&["report", "--no-pager", &profile]);
     assert_eq!(plain.replace("PAGE:", ""), plain);
     assert_eq!(text.replace("PAGE:", ""), plain);
     let (_, explained) = marked(&["explain", &profile]);
     assert!(explained.lines().all(|line| line.starts_with("PAGE:")), "{explained}");
-    // Commands that are not views use no pager. Views that print into a pipe use none, either.
+    // Other commands use no pager, and neither do views that print into a pipe.
     assert!(!marked(&["completions", "bash"]).1.contains("PAGE:"));
     let mut piped = counterpoint(&["report", &profile]);
     let piped = said(&piped.env("COUNTERPOINT_PAGER", "sed s/^/PAGE:/").output().unwrap());
     assert!(!piped.contains("PAGE:"));
-    // The exit status must be that of the view, and not that of the pager.
+    // The exit status is that of the view.
     assert_eq!(marked(&["report", "--filter", "nothing*", &profile]).0, Some(1));
 }
 
@@ -74,7 +71,7 @@ fn a_pager_that_is_missing_or_leaves_early() {
     let (status, text) = with("no-such-pager-anywhere");
     assert_eq!(status, Some(2));
     assert!(text.contains("the pager no-such-pager-anywhere cannot be started"), "{text}");
-    // This pager ends before it has read everything.
+    // This pager ends early.
     assert_eq!(with("true").0, Some(0));
 }
 
@@ -101,14 +98,12 @@ fn what_to_type_next_fits_what_was_recorded() {
         let profile = kept(&scratch, name);
         let told = counterpoint(&["recover", &profile]).output().unwrap();
         let told = String::from_utf8(told.stderr).unwrap();
-        // Only `report` writes a page.
         let page = match command {
             "report" => format!(" (for a page in the browser, add --html={name}.html)"),
             _ => String::new(),
         };
         let next = format!("; next: counterpoint {command} {profile}{page}\n");
         assert!(told.ends_with(&next), "{told}");
-        // The suggested command works, also with the suggested option.
         let (_, typed) = told.trim_end().rsplit_once("next: counterpoint ").unwrap();
         let (typed, page) = typed.split_once(" (").unwrap_or((typed, ""));
         let mut words: Vec<&str> = typed.split(' ').collect();
@@ -121,7 +116,6 @@ fn what_to_type_next_fits_what_was_recorded() {
     }
 }
 
-/// If a run makes a page, it does not suggest making one.
 #[test]
 fn a_page_that_was_asked_for_is_not_suggested() {
     let scratch = Scratch::new();
@@ -136,8 +130,6 @@ fn a_page_that_was_asked_for_is_not_suggested() {
     assert!(with.starts_with(without.trim_end()) && with.contains("--html=iree.html"), "{with}");
 }
 
-/// If one view accepts the name of a format or an option that chooses ops, the other views accept
-/// it as well.
 #[test]
 fn views_take_each_others_words() {
     let scratch = Scratch::new();
@@ -173,7 +165,6 @@ fn completions_and_manual_pages() {
         assert!(printed.contains("report") && printed.contains("no-pager"), "{shell}");
     }
     let bash = scratch.join("bash-completion/completions/counterpoint");
-    // bash itself completes `counterpoint rep`.
     let asked = format!(
         "source {}; COMP_WORDS=(counterpoint rep); COMP_CWORD=1; _counterpoint counterpoint rep \
          counterpoint; echo \"${{COMPREPLY[@]}}\"",
@@ -181,7 +172,7 @@ fn completions_and_manual_pages() {
     );
     let told = Command::new("bash").args(["--norc", "-c", &asked]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&told.stdout).trim(), "report");
-    // Each command has a page with every option of the command's help.
+    // Each command has a page with every option of its help.
     for command in ["run", "report", "diff", "trace-export"] {
         let page = read(&format!("man/man1/counterpoint-{command}.1")).replace('\\', "");
         let words: Vec<&str> = command.split('-').chain(["--help"]).collect();
@@ -218,10 +209,8 @@ fn help_for_agents_is_that_of_the_command() {
     assert!(help.lines().all(|line| !line.contains('\x1b')));
 }
 
-/// Returns what a command shows on a terminal while it reads a FIFO. The test writes the last part
-/// of the content to the FIFO when the command has erased its line of progress `times` times. If
-/// `times` is 0, the test writes the last part after the time at which the command would have shown
-/// its first line of progress.
+/// Returns what a command shows on a terminal while it reads a FIFO, until it has erased its line
+/// of progress `times` times. With 0, the FIFO ends after the command could have shown that line.
 fn shown_while_it_waits(scratch: &Scratch, words: &[&str], times: usize) -> String {
     let fifo = scratch.join("slow.json");
     let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
@@ -233,8 +222,7 @@ fn shown_while_it_waits(scratch: &Scratch, words: &[&str], times: usize) -> Stri
     command.arg(&fifo).env("TERM", "xterm").stdin(Stdio::null());
     command.stdout(theirs.try_clone().unwrap()).stderr(theirs);
     let mut child = command.spawn().unwrap();
-    // The value `command` still has descriptors of the terminal, which would keep the terminal open
-    // in this process.
+    // `command` has descriptors of the terminal.
     drop(command);
     let mut writer = File::options().write(true).open(&fifo).unwrap();
     writer.write_all(b"{\"traceEvents\": [").unwrap();
@@ -262,16 +250,14 @@ fn shown_while_it_waits(scratch: &Scratch, words: &[&str], times: usize) -> Stri
 fn progress_is_shown_on_a_terminal_and_erased() {
     let scratch = Scratch::new();
     let words = ["trace", "check"];
-    // The command draws its line of progress several times. The name is shortened to the width of
-    // the terminal.
+    // The name is shortened to the width of the terminal.
     let text = shown_while_it_waits(&scratch, &words, 3);
     let parts: Vec<&str> = text.split(pty::ERASE).collect();
     for line in &parts[1..3] {
         assert!(line.starts_with("counterpoint: reading ") && line.ends_with(" s"), "{line:?}");
         assert!(line.contains('…') && line.chars().count() < 50, "{line:?}");
     }
-    // The line is erased completely. The result is then printed in the place where it would be
-    // without the line.
+    // The result is printed in the place where it would be without the line.
     let last = parts.last().unwrap();
     assert!(last.contains("slow.json: ") && last.ends_with('\n'), "{text:?}");
     let left = pty::without_progress(&text);
@@ -305,11 +291,10 @@ fn quiet_and_verbose_mean_the_same_everywhere() {
         &["report", &profile],
     ] {
         let plain = told(words);
-        // Problems of the recording are printed even with `-q`.
         let words_of = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
         let quiet = words_of(&told(&[&["-q"], words].concat()));
         assert!(quiet.iter().all(|line| line.contains("warning: ") || line.contains("note: ")));
-        // With `--verbose`, the command prints its steps, each with its time.
+        // Each step has its time.
         let verbose = told(&[words, &["--verbose"]].concat());
         let steps: Vec<&str> = verbose.lines().filter(|line| !plain.contains(line)).collect();
         assert!(!steps.is_empty(), "{words:?}: {verbose}");
@@ -321,8 +306,7 @@ fn quiet_and_verbose_mean_the_same_everywhere() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
-/// Views read settings of their appearance from the files of defaults (`counterpoint.toml`). If
-/// such a file has a mistake, a view reports the mistake and prints its output nevertheless.
+/// Views read settings of their appearance from `counterpoint.toml`, and ignore mistakes in it.
 #[test]
 fn a_mistake_in_the_file_of_defaults_hides_nothing() {
     let scratch = Scratch::new();
@@ -345,11 +329,10 @@ fn a_mistake_in_the_file_of_defaults_hides_nothing() {
         assert!(said[0].contains("counterpoint.toml:1: \"plugins\" is not a key"), "{said:?}");
         assert!(said[0].ends_with("; no settings are used"), "{said:?}");
     }
-    // These commands read no file of defaults.
     for words in [&["help", "agents"][..], &["completions", "bash"], &["--version"]] {
         assert_eq!(run(words).2, Vec::<String>::new(), "{words:?}");
     }
-    // `run` reports an error, because the file of defaults also determines what is recorded.
+    // For `run`, `counterpoint.toml` determines what is recorded.
     let (status, _, said) = run(&["run", "-o", "x.cpt", "--", "true"]);
     assert_eq!((status, said.len()), (Some(2), 1), "{said:?}");
 }

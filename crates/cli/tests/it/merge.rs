@@ -1,5 +1,4 @@
-//! Tests `counterpoint merge`, which makes one profile from several profiles. The expected numbers
-//! were computed on paper.
+//! Tests `counterpoint merge`. The expected numbers were computed on paper.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,9 +16,8 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, golden).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Makes the profile of rank *n* of a job with two ranks. Rank *n* has 2 + n calls of `f`, which
-/// take 100 + n ns each. The first call begins at 1,000 ns, and each later one 1,000 ns after the
-/// one before. In each call, the first counter counts 3 + n.
+/// Rank *n* of two has 2 + n calls of `f`, one each 1,000 ns, which take 100 + n ns. In each call,
+/// the first counter counts 3 + n.
 fn rank(n: u32, counters: &[&str]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.manifest.id = format!("{n:032x}");
@@ -82,7 +80,6 @@ impl Made {
         serde_json::from_str(&self.done(&[words, &["--format", "json"]].concat())).unwrap()
     }
 
-    /// Runs a command that prints CSV. Returns its rows, whose fields are found by column.
     fn csv(&self, words: &[&str]) -> Vec<BTreeMap<String, String>> {
         let text = self.done(&[words, &["--format", "csv"]].concat());
         let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned));
@@ -90,7 +87,7 @@ impl Made {
         lines.map(|line| head.iter().cloned().zip(line).collect()).collect()
     }
 
-    /// Returns the names of the files in the directory, sorted.
+    /// Returns sorted names.
     fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.scratch.path()).unwrap();
         let mut names: Vec<String> =
@@ -105,8 +102,7 @@ fn pick<'a>(rows: &'a Value, fields: &[&str]) -> Vec<Vec<&'a Value>> {
     rows.map(|row| fields.iter().map(|field| &row[*field]).collect()).collect()
 }
 
-/// Rank 1 does not have the counter `page-faults`. Its values of this counter are missing, and not
-/// 0.
+/// Rank 1 does not have the counter `page-faults`, so its values are missing and not 0.
 #[test]
 fn ranks_are_rows_with_the_sums_of_their_own_profiles() {
     let (a, b) = (rank(0, &["page-faults", "migrations"]), rank(1, &["migrations"]));
@@ -139,7 +135,6 @@ fn ranks_are_rows_with_the_sums_of_their_own_profiles() {
     let truncated: Vec<&Value> = lost.iter().filter(|l| l["name"] == "name_truncated").collect();
     assert_eq!(truncated[0]["count"], 3, "1 of rank 0 and 2 of rank 1");
 
-    // Both processes have the function `f`, which is one op in the report.
     let all = made.json(&["report", "all.cpt", "--raw"]);
     assert_eq!(json!(pick(&all, &["op", "calls"])), json!([["f", 5]]));
     let one = made.json(&["report", "all.cpt", "--raw", "--rank", "1"]);
@@ -181,15 +176,14 @@ fn what_was_merged_can_be_merged_again() {
     }
     made.done(&["merge", "again.cpt", "-o", "alone.cpt"]);
     assert_eq!(export("alone.cpt"), expected);
-    // The rank of `c.cpt` is not known, so its row has the name of the profile.
+    // The rank of `c.cpt` is not known.
     let report = made.csv(&["report", "again.cpt", "--by", "rank"]);
     let mut rows: Vec<&str> = report.iter().map(|row| row["rank"].as_str()).collect();
     rows.sort_unstable();
     assert_eq!(rows, ["c.cpt", "rank 0", "rank 1"]);
 }
 
-/// `run --passes` runs a program once for each set of counters. The two passes of each rank repeat
-/// the same calls, so the numbers of a rank are means over the two passes.
+/// The numbers of a rank are means over its two passes, which repeat the same calls.
 #[test]
 fn passes_stay_passes() {
     let made = Made::new(&[]);
@@ -217,14 +211,13 @@ fn passes_stay_passes() {
     assert_eq!(alone("alone.cpt"), alone("b.cpt"));
     let one = made.json(&["report", "all.cpt", "--raw", "--rank", "1"]);
     assert_eq!(json!(pick(&one, &fields)), alone("b.cpt"));
-    // The rows of each pass contain the number of the pass.
     let exported = made.csv(&["export", "all.cpt"]);
     let passes: Vec<&str> = exported.iter().map(|row| row["pass"].as_str()).collect();
     assert_eq!(passes.iter().filter(|pass| **pass == "1").count(), 5, "{passes:?}");
     assert_eq!(passes.len(), 10);
 }
 
-/// Merges profiles of programs without ranks. All of them have the same name and the same threads.
+/// The programs have no ranks, the same name and the same threads.
 #[test]
 fn profiles_of_one_name_are_told_apart() {
     let places = ["x/p.cpt", "y/p.cpt", "z/p.cpt"];
@@ -267,7 +260,7 @@ fn profiles_of_one_name_are_told_apart() {
     }
 }
 
-/// Adds an event to a profile: a kernel that the call with the id 7 launched.
+/// A kernel that the call with the id 7 launched.
 fn kernel(made: &Made, name: &str, lasts: i64) {
     let dir = made.scratch.join(name);
     let of = profile::Profile::open(&dir).unwrap().processes[0].id.name();
@@ -289,9 +282,8 @@ fn kernel(made: &Made, name: &str, lasts: i64) {
     writer.finish(&json!({ PROCESSES_KEY: [of] })).unwrap();
 }
 
-/// Two ranks have the same process id. In each rank, a call has the id 7 and has launched a kernel.
-/// Rank 1 also has a thread without calls. Its id is the same as that of a thread of rank 0 that
-/// has calls.
+/// Two ranks have the same process id and the same id of a call. A thread of rank 1 without calls
+/// has the id of a thread of rank 0.
 #[test]
 fn equal_ids_of_several_profiles_are_not_confused() {
     let mut scripts = [rank(0, &[]), rank(1, &[])];
@@ -329,7 +321,7 @@ fn equal_ids_of_several_profiles_are_not_confused() {
     let report = made.json(&["report", "all.cpt"]);
     let silent = &report["silent_threads"];
     assert_eq!(json!([silent[0]["name"], silent[0]["process"]]), json!(["silent", 1]), "{silent}");
-    // One table has all threads. Threads without calls come last.
+    // Threads without calls come last.
     let text = made.done(&["report", "all.cpt", "--by", "thread", "--width", "200"]);
     let names: Vec<&str> = text.lines().skip(2).filter(|line| line.contains(" (10")).collect();
     assert_eq!(names.len(), 3, "{text}");
@@ -339,8 +331,7 @@ fn equal_ids_of_several_profiles_are_not_confused() {
     assert_eq!(text.matches("  between  ").count(), 1, "{text}");
 }
 
-/// A plugin's events belong to a whole recording. This recording has two ranks, so it is not known
-/// to which rank an event belongs.
+/// A plugin's events belong to a whole recording, and this recording has two ranks.
 #[test]
 fn events_of_one_rank_of_a_recording_are_not_known() {
     let mut script = rank(0, &[]);
@@ -355,7 +346,6 @@ fn events_of_one_rank_of_a_recording_are_not_known() {
     }
     let ops = made.json(&["report", "a.cpt", "--rank", "1", "--raw"]);
     assert_eq!(json!(pick(&ops, &["op", "calls"])), json!([["f", 3]]));
-    // A timeline of one rank has the calls of that rank, and no events.
     kernel(&made, "a.cpt", 30);
     let names = |options: &[&str]| {
         let output = made.run(&[&["trace", "export", "a.cpt", "-o", "-"], options].concat());
@@ -376,8 +366,7 @@ fn events_of_one_rank_of_a_recording_are_not_known() {
     );
 }
 
-/// Machine B was started 5 s after machine A, and its clock has 2 ticks per ns. The clocks for the
-/// time of day agree.
+/// Machine B was started 5 s after machine A, and its clock has 2 ticks per ns.
 #[test]
 fn times_of_two_machines_are_on_one_clock() {
     let a = rank(0, &[]);
@@ -392,7 +381,7 @@ fn times_of_two_machines_are_on_one_clock() {
     thread.items.clear();
     thread.call(CallScript::new(0, 14_000, 600));
     let made = Made::new(&[("a.cpt", &a), ("b.cpt", &b)]);
-    // The order of the profiles does not matter: the machine that was started later may come first.
+    // The machine that was started later may come first.
     for order in [["a.cpt", "b.cpt"], ["b.cpt", "a.cpt"]] {
         let said = made.done(&["merge", order[0], order[1], "-o", "all.cpt"]);
         let lines: Vec<&str> = said.lines().collect();
@@ -409,7 +398,6 @@ fn times_of_two_machines_are_on_one_clock() {
         let utc = made.csv(&["export", "all.cpt", "--rank", "1", "--clock", "utc"]);
         assert_eq!(utc[0]["start_unix_ns"], "1700000005000007000");
     }
-    // The report names both machines, and says that it is not known how well their clocks agree.
     let verbose = made.done(&["report", "all.cpt", "--by", "rank", "--verbose"]);
     assert!(
         verbose.contains("rank 0 on paper") && verbose.contains("rank 1 on other"),
@@ -458,7 +446,7 @@ fn what_does_not_fit_is_refused_by_name_and_leaves_nothing() {
     assert_eq!(made.names(), before);
 }
 
-/// A link in a profile could lead to any file, so it is refused.
+/// A link in a profile could lead to any file.
 #[test]
 fn only_plain_files_are_copied() {
     let (a, b) = (rank(0, &[]), rank(1, &[]));
@@ -481,7 +469,7 @@ fn an_earlier_profile_keeps_a_place() {
     assert_eq!(made.csv(&["export", "all.cpt.old"]).len(), 2);
 }
 
-/// Both ranks have a thread 100 in a process 100, as can happen in two containers.
+/// As can happen in two containers, both ranks have a thread 100 in a process 100.
 #[test]
 fn each_rank_has_rows_of_its_own_in_a_timeline() {
     let a = rank(0, &["x"]);
@@ -520,7 +508,6 @@ fn each_rank_has_rows_of_its_own_in_a_timeline() {
     starts.dedup();
     assert_eq!(starts.len(), 5, "each arrow has an id of its own");
     assert_eq!(made.run(&["trace", "check", "all.json"]).code, Some(0));
-    // The export of a single rank contains the number of that rank.
     made.done(&["trace", "export", "all.cpt", "--rank", "1", "-o", "one.json"]);
     let text = std::fs::read(made.scratch.join("one.json")).unwrap();
     let trace: Value = serde_json::from_slice(&text).unwrap();

@@ -1,5 +1,5 @@
-//! Tests ranks of a job, recorded from running programs: the numbers in the launchers' variables,
-//! and what Perfetto's trace processor and HolisticTraceAnalysis read from merged recordings.
+//! Tests ranks of a job: the launchers' variables, and what Perfetto's trace processor and
+//! HolisticTraceAnalysis read from merged recordings.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::support::{Programs, counterpoint};
 
 const RANKS: u32 = 8;
 const VENDORS: [&str; 2] = ["ares", "boreas"];
-/// The number of kernels on each device. A plugin has two devices.
+/// The number of kernels on each of the two devices of a plugin.
 const KERNELS: u64 = 50;
 
-/// Runs a command that must succeed, and returns its standard output.
+/// Returns the standard output.
 fn said(program: &Path, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {output:?}");
@@ -28,8 +28,7 @@ fn report(program: &Path, profile: &str, options: &[&str]) -> Value {
     serde_json::from_str(&said(program, &arguments)).unwrap()
 }
 
-/// Records eight ranks in the way in which mpirun starts them. There are two plugins that give
-/// their devices and arrows the same numbers.
+/// As with mpirun. Two plugins give their devices and arrows the same numbers.
 #[test]
 fn eight_ranks_with_two_plugins_are_one_timeline() {
     let Some(program) = counterpoint("eight ranks") else { return };
@@ -58,7 +57,6 @@ fn eight_ranks_with_two_plugins_are_one_timeline() {
     let aligned = said(&program, &merge.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(aligned.matches("on the same clock").count(), RANKS as usize - 1, "{aligned}");
 
-    // Each rank has the kernels of both devices of both plugins.
     let all = at("all.cpt");
     let of_kernels = ["--by", "rank", "--kind", "kernel", "--sort", "rank"];
     let rows = report(&program, &all, &of_kernels)["rows"].as_array().unwrap().clone();
@@ -71,7 +69,7 @@ fn eight_ranks_with_two_plugins_are_one_timeline() {
     said(&program, &["trace", "export", &all, "-o", to.to_str().unwrap()]);
     assert_eq!(perfetto.faults(&to), Vec::<Vec<Value>>::new());
     let slices = perfetto.query("select count(*) from slice");
-    // A stream whose number cannot be a thread's number is a track of the process itself.
+    // Some streams are tracks of the process itself.
     let placed = "with placed as (\
          select s.name, upid from slice s join thread_track tt on tt.id = s.track_id \
          join thread using (utid) union all \
@@ -97,8 +95,8 @@ fn eight_ranks_with_two_plugins_are_one_timeline() {
     assert_eq!(times(&flows), u64::from(RANKS) * times(&of_one));
 }
 
-/// For each process, the job's name comes from the process's own launcher, which may have been
-/// started by `run`. For the recording, the name comes from the launcher that started `run`.
+/// The name for a process comes from its own launcher, and for the recording from the launcher of
+/// `run`.
 #[test]
 fn the_name_of_a_job_is_recorded() {
     let Some(program) = counterpoint("variables of launchers") else { return };
@@ -122,8 +120,7 @@ fn the_name_of_a_job_is_recorded() {
     assert_eq!(both, [some("77"), some("t")]);
 }
 
-/// The number of the rank comes from the launcher's variables. The options `--rank` and
-/// `--world-size` take precedence.
+/// Options take precedence over the launcher's variables.
 #[test]
 fn ranks_come_from_launchers_and_from_people() {
     let Some(program) = counterpoint("variables of launchers") else { return };
@@ -154,8 +151,7 @@ fn ranks_come_from_launchers_and_from_people() {
     assert!(text.contains("--rank 2: must be below --world-size 2"), "{text}");
 }
 
-/// A Python program that reads a directory with one trace for each rank. It prints the time in
-/// kernels of each rank.
+/// Prints the time in kernels of each rank.
 const LOOK: &str = r"
 import json, logging, sys
 logging.disable(logging.WARNING)
@@ -164,7 +160,6 @@ table = TraceAnalysis(trace_dir=sys.argv[1]).get_temporal_breakdown(visualize=Fa
 print(json.dumps({int(row['rank']): float(row['compute_time(us)']) for _, row in table.iterrows()}))
 ";
 
-/// Rank *n* has two dispatches, which take 10 + n µs each.
 #[test]
 fn hta_reads_the_ranks_of_a_merged_profile() {
     let Some(python) = crate::support::hta("ranks in hta") else { return };
@@ -203,8 +198,7 @@ fn hta_reads_the_ranks_of_a_merged_profile() {
     assert_eq!(found, json!(expected));
 }
 
-/// torchrun starts a job. In this job, rank n multiplies matrices 3 + n times. `run` records the
-/// launcher and all ranks.
+/// Rank n multiplies matrices 3 + n times. `run` records the launcher and all ranks.
 #[test]
 fn torchrun_records_every_rank() {
     let test = "torchrun_records_every_rank";
@@ -263,8 +257,7 @@ fn torchrun_records_every_rank() {
     assert_eq!(found, json!({"0": 3, "1": 4}));
 }
 
-/// A Python program that reads a directory with one trace for each rank. It prints how many
-/// multiplications each rank has made.
+/// Prints how many multiplications each rank has made.
 const COUNT: &str = r"
 import json, logging, sys
 logging.disable(logging.WARNING)

@@ -1,5 +1,5 @@
-//! Tests metrics in `report`, `stats` and `export`. The expected values were computed on paper. For
-//! random profiles and expressions, a Python program computes them with exact fractions.
+//! Tests metrics in `report`, `stats` and `export`. A Python program computes random profiles and
+//! expressions with exact fractions.
 
 use std::path::Path;
 use std::process::Command;
@@ -72,16 +72,15 @@ fn a_rows_metric_is_computed_from_the_sums() {
         let unit = metric["unit"].as_str().unwrap().to_owned();
         (metric["value"].as_f64(), metric["calls"].as_u64().unwrap(), unit)
     };
-    // The value is (6,000 + 2,000) / (3,000 + 4,000). It is not the mean of the ratios 2 and 0.5,
-    // which would be 1.25.
+    // The mean of the ratios 2 and 0.5 would be 1.25.
     assert_eq!(row(0, "ipc"), (Some(8_000.0 / 7_000.0), 2, "ratio".into()));
-    // The two calls with readings have 7,000 cycles in 3,000 ns.
+    // There are 7,000 cycles in 3,000 ns.
     assert_eq!(row(0, "frequency"), (Some(7_000.0 / 3_000.0), 2, "GHz".into()));
     assert_eq!(row(0, "cache-mpki"), (Some(5.0), 2, "ratio".into()));
     assert_eq!(row(0, "per-miss"), (Some(75.0), 2, "ns".into()));
-    // All calls together have 1,400 bytes in 17,000 ns.
+    // There are 1,400 bytes in 17,000 ns.
     assert_eq!(row(0, "bandwidth"), (Some(1_400.0 / 17_000.0 * 1e3), 4, "MB/s".into()));
-    // The value of 0/0 is missing. The value of 0/500 ns is 0.
+    // 0/0 is missing, and 0/500 ns is 0.
     assert_eq!(row(1, "ipc"), (None, 1, "ratio".into()));
     assert_eq!(row(1, "frequency"), (Some(0.0), 1, "GHz".into()));
     assert_eq!(row(1, "per-miss").0, None);
@@ -108,8 +107,6 @@ fn a_calls_metric_is_computed_from_that_call() {
     assert_eq!(ipc["mean"], 1.25);
 }
 
-/// Tests files of metrics, definitions that replace other definitions, and definitions that are
-/// refused.
 #[test]
 fn which_metrics_are_computed() {
     let (scratch, dir) = script().written();
@@ -150,14 +147,13 @@ fn which_metrics_are_computed() {
         golden.check(name, 2, &["report", dir, args[0], args[1]]);
     }
     golden.check("error-twice", 2, &["report", dir, "--metric", "ipc", "--metric", "ipc=cycles"]);
-    // Before a recording, `run` checks that metrics use only requested counters.
     let run =
         |metric| ["run", "-e", "sim/a,readings=0:5/", "--metric", metric, "-o", dir, "--", "true"];
     golden.check("error-run", 2, &run("x = a / b"));
     golden.check("error-run-builtin", 2, &run("builtin"));
 }
 
-/// A metric may not have the name of an existing column, because it would hide that column.
+/// The metric would hide the column.
 #[test]
 fn metrics_cannot_have_names_of_columns() {
     let (_scratch, dir) = script().written();
@@ -184,7 +180,6 @@ fn metrics_cannot_have_names_of_columns() {
     }
 }
 
-/// If somebody has damaged metrics in the manifest, the report leaves out only these metrics.
 #[test]
 fn a_bad_metric_of_the_profile_is_left_out() {
     let mut script = script();
@@ -202,7 +197,7 @@ fn a_bad_metric_of_the_profile_is_left_out() {
     assert_eq!(report["metrics"][0]["name"], "bandwidth");
 }
 
-/// Returns a random expression with these names. All names are counts, so they have the same unit.
+/// All names are counts, so they have the same unit.
 fn expression(r: &mut Random, depth: u64, names: &[&str]) -> String {
     let name = |r: &mut Random| names[r.below(names.len() as u64) as usize].to_owned();
     if depth == 0 {

@@ -1,12 +1,11 @@
-//! Tests what people type when they do not know a name. Each message says what to type instead, and
-//! never suggests a wrong name. No test here needs a PMU or Counterpoint's library, because `run`
-//! reports the error before it looks for the library.
+//! Tests what people type when they do not know a name. `run` reports the error before it looks for
+//! its library.
 
 use std::process::Command;
 
 use crate::support::skip;
 
-/// Returns the stderr of `counterpoint run OPTIONS -- true`, which must end with status 2.
+/// The status must be 2.
 fn refused(options: &[&str]) -> String {
     let scratch = testkit::Scratch::new();
     let output = Command::new(env!("CARGO_BIN_EXE_counterpoint"))
@@ -23,7 +22,6 @@ fn refused(options: &[&str]) -> String {
     text
 }
 
-/// Without the two dashes, `run` does not know which word is the program.
 #[test]
 fn a_program_without_dashes_before_it() {
     let refused = |words: &[&str]| {
@@ -60,7 +58,7 @@ fn every_mistake_gets_a_helpful_answer() {
         ("L1", "did you mean L1-"),
         ("PAPI_TOT_ISN", "did you mean PAPI_TOT_INS"),
         ("perf::CYCELS", "did you mean perf::CYCLES?"),
-        // These are names, but not names of counters.
+        // These are names, but not of counters.
         ("r", "as in r01c2"),
         ("0x1c2", "r1c2"),
         ("ipc", "--metric ipc"),
@@ -81,7 +79,7 @@ fn every_mistake_gets_a_helpful_answer() {
         ("{page-faults", "expected \",\" or \"}\""),
         ("cpu/cycles", "expected a second \"/\""),
         ("", "expected a counter name"),
-        // These are names that other tools use for events.
+        // Other tools use these names.
         ("kprobe:do_exit", "perf probe --add 'do_exit'; -e probe:do_exit"),
         ("mem:main:x", "to count calls of a function: uprobe:PATH:FUNCTION"),
         ("mem:0x1/3:w", "a breakpoint watches 1, 2, 4 or 8 bytes"),
@@ -97,8 +95,7 @@ fn every_mistake_gets_a_helpful_answer() {
     }
 }
 
-/// Processors have four registers for breakpoints. The message must not say that a debugger uses
-/// them, and the advice in it must work.
+/// x86-64 has four breakpoints. The message must not say that a debugger uses them.
 #[test]
 fn breakpoints_cannot_take_turns() {
     if !cfg!(target_arch = "x86_64") {
@@ -118,8 +115,7 @@ fn breakpoints_cannot_take_turns() {
     }
 }
 
-/// If `list` finds no counter, it prints the reason that `run` would print. It does not suggest
-/// running `list`.
+/// The reason is that of `run`.
 #[test]
 fn list_says_why_it_is_empty() {
     for (typed, expected) in [

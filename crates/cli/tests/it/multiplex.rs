@@ -1,5 +1,5 @@
-//! Tests counters that take turns (multiplexing), so that their values are estimates. The expected
-//! values were computed on paper. Every view must mark them as estimates.
+//! Tests counters that take turns (multiplexing). Views mark their values as estimates. The
+//! expected values were computed on paper.
 
 use std::path::Path;
 
@@ -56,15 +56,13 @@ fn estimates_are_scaled_and_marked_and_have_their_coverage() {
     golden.check("stats", 0, &["stats", dir, "--no-table", "--buckets", "2"]);
     let report = golden.json(&["report", dir, "--format", "json"]);
     assert_eq!(report["profile"]["multiplex"], true);
-    // The total is 100 + 23 cycles. The counter was counting for 1,400 of the 3,000 ns in which it
-    // was read.
     let cycles = json!({"name": "cycles", "total": 123, "per_call": 61.5, "calls": 2,
         "estimated_calls": 1, "covered": 1_400.0 / 3_000.0, "empty_share": null});
     let instructions = json!({"name": "instructions", "total": 28, "per_call": 14.0, "calls": 2,
         "estimated_calls": 1, "covered": 0.5, "empty_share": null});
     assert_eq!(report["rows"][0]["counters"], json!([cycles, instructions]));
     assert_eq!(report["losses"], json!([]), "estimates were requested");
-    // The export contains the raw counts and their times. No column contains scaled values.
+    // No column contains scaled values.
     let export = golden.json(&["export", dir, "--format", "json"]);
     let of = |call: usize, column: &str| export["calls"][call][column].clone();
     assert_eq!(of(1, "cycles"), json!(9));
@@ -73,8 +71,7 @@ fn estimates_are_scaled_and_marked_and_have_their_coverage() {
     assert_eq!(of(2, "group0_running_ns"), json!(0));
 }
 
-/// If estimates were not requested, no value is scaled. Multiplexed calls are left out and reported
-/// as a loss.
+/// Multiplexed calls are left out and reported as a loss.
 #[test]
 fn nothing_is_scaled_silently() {
     let (scratch, dir) = turns(false).written();
@@ -89,18 +86,16 @@ fn nothing_is_scaled_silently() {
     assert_eq!(report["losses"][0]["count"], 3);
 }
 
-/// Tests counters that take turns, from the option `-e` to the table. Scripted counters return one
-/// value at the start of a call and the next value at its end.
+/// Scripted counters return one value at the start of a call and the next value at its end.
 #[test]
 fn a_run_whose_counters_take_turns() {
     let Some(program) = counterpoint("turns") else { return };
-    // The readings of `part` repeat after three calls: 10 in half of the time, nothing because the
-    // counter was not on, and 8 in all of the time.
+    // Of three calls, `part` counts 10 in half of the time, nothing, and 8 in all of the time.
     let events = "sim/part,readings=0:10@500:0:6@0:0:8/,{sim/whole,readings=0:7/}";
     let recorded = Recorded::run_with(&program, events, &["--multiplex"], &mut host("calls 300"));
     let report = recorded.report(&[]);
     let mut counters = report["rows"][0]["counters"].clone();
-    // The value that a scripted counter has in an empty call depends on the position in the script.
+    // This share depends on the position in the script.
     assert!(counters[0].as_object_mut().unwrap().remove("empty_share").is_some());
     let exact = |n: u64| json!({"value": n as f64, "low": n as f64, "high": n as f64});
     assert_eq!(
@@ -115,8 +110,7 @@ fn a_run_whose_counters_take_turns() {
     assert_eq!(counters[1]["covered"], 1.0);
 }
 
-/// A counter is in error state for some readings. The values of these calls are missing and never
-/// 0, and the missing values are reported as a loss.
+/// Values in error state are missing and not 0.
 #[test]
 fn a_group_in_error_state_is_missing_and_a_loss() {
     let Some(program) = counterpoint("error-state") else { return };

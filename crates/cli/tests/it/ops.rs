@@ -1,5 +1,5 @@
-//! Tests `ops` and the other views on scripted profiles. The golden files show the layout of the
-//! tables. The comments and tests here have the expected numbers, which were computed on paper.
+//! Tests `ops` and the other views on scripted profiles. The expected numbers were computed on
+//! paper.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Returns the call of task `number` in region `region`, which has `of` tasks.
+/// Returns task `number` of the `of` tasks of a region.
 fn task(export: u32, (number, of): (u32, u32), region: u64, start: u64, end: u64) -> CallScript {
     CallScript::new(export, start, end - start).workgroup(number, of).value(KEY_CORRELATION, region)
 }
@@ -179,8 +179,7 @@ fn counts_of_timed_only_book_keeping_belong_to_its_caller() {
         text.split_whitespace().collect::<Vec<_>>().join(" ").contains("were only timed"),
         "{text}"
     );
-    // The sum is unknown, because this profile does not say how long recording a call without a
-    // reading takes.
+    // The cost of a call without a reading is not known.
     let (_scratch, dir) = timed_only(false).written();
     assert_eq!(json_of(&dir, &[])["probe"]["estimated_ns"], json!(null));
 }
@@ -283,8 +282,7 @@ fn runs_and_ops_equal_those_on_paper() {
     let region = &ops[8]["regions"][0];
     assert_eq!(region["imbalance"], 1_000.0 / 750.0);
     assert_eq!((&region["shared_cpu"], &region["serial"]), (&json!(true), &json!("cpu")));
-    // There are calls of 2 runs, 9 ops, 2 regions and 4 tasks. Recording each of these 17 calls
-    // costs 20 ns.
+    // There are calls of 2 runs, 9 ops, 2 regions and 4 tasks.
     let probe = json!({"calls": 17, "per_call_ns": 20.0, "way_ns": null, "estimated_ns": 340.0});
     assert_eq!(all["probe"], probe);
 }
@@ -304,8 +302,7 @@ fn a_part_of_the_time_and_one_machine() {
     assert_eq!((&second["runs"][0]["run"], &second["ops"][0]["run"]), (&json!(0), &json!(0)));
 }
 
-/// A user's collector gives one call 24 values of all kinds. In another process, the key of the
-/// values named `hits` has another id.
+/// One call has 24 values of all kinds. In another process, the key `hits` has another id.
 #[test]
 fn values_of_collectors() {
     let mut script = ProfileScript::monotonic();
@@ -340,7 +337,6 @@ fn values_of_collectors() {
             .value(first + 2, 100f64.to_bits())
             .value(first + 4, 3),
     );
-    // Values that are not finite numbers are treated as missing.
     let (none, infinite) = (f64::NAN.to_bits(), f64::INFINITY.to_bits());
     thread.call(op(f, 500, 600).value(first + 1, none).value(first + 2, infinite));
     let other = script.process(8);
@@ -369,7 +365,6 @@ fn values_of_collectors() {
     let text = String::from_utf8(output.unwrap().stdout).unwrap();
     let (head, row) = text.trim_end().split_once("\r\n").unwrap();
     let head: Vec<&str> = head.split(',').collect();
-    // One field of the row contains a comma, and another contains quotation marks.
     let row = row.replace("\"float32[n, 4]\"", "ARGS").replace("\"low \"\"power\"\"\"", "TEXT");
     let row: Vec<&str> = row.split(',').collect();
     let of = |name: &str| row[head.iter().position(|h| *h == name).unwrap()];
@@ -381,8 +376,8 @@ fn values_of_collectors() {
     assert_eq!((of("calls"), of("arguments"), of("share")), ("4", "ARGS", "1"));
 }
 
-/// In the first region, one thread runs two tasks although there are four processors. In the second
-/// region, a task is missing. The third region has no tasks. All regions are outside of ops.
+/// One thread runs both tasks of the first region. The second region lacks a task, and the third
+/// one has none.
 #[test]
 fn regions_outside_of_ops() {
     let mut script = ProfileScript::monotonic();
@@ -433,7 +428,7 @@ fn nothing_recorded() {
     let all = json_of(&dir, &[]);
     assert_eq!((&all["runs"], &all["ops"]), (&json!([]), &json!([])));
 
-    // In TVM's compiled mode, the profile contains the virtual machine, but no calls.
+    // TVM's compiled mode has no calls.
     let mut script = ProfileScript::monotonic();
     script.process(7).machine("vm 0");
     let (scratch, dir) = script.written();
@@ -442,8 +437,6 @@ fn nothing_recorded() {
     golden.check("compiled-report", 0, &["report", dir.to_str().unwrap()]);
 }
 
-/// Exports the calls of [`nested`] together with a dispatch of IREE and an op in one more process,
-/// in both timeline formats.
 #[test]
 fn timelines() {
     let mut script = nested();
@@ -476,13 +469,11 @@ fn timelines() {
     let matmul = slices(4711, "matmul");
     let kinds: Vec<&str> = matmul.iter().map(|e| e["cat"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["cpu_op"; 8], "2 ops, 2 regions, 4 tasks");
-    // In the trace, an outer call comes before the calls inside of it. So the first slice is the
-    // op.
+    // An outer call comes before the calls inside of it, so the op is first.
     assert_eq!(matmul[0]["args"]["Input Dims"], json!([[32, 1024], [1024, 256], [32, 256]]));
     assert_eq!(matmul[0]["args"]["Input type"], json!(["float", "float", "float"]));
     assert_eq!(matmul[0]["args"]["workspace_bytes"], 512);
     assert_eq!(slices(4800, "f")[0]["args"]["Input type"], json!(["long int", "c10::Half"]));
-    // An arrow leads from each region to each of its tasks.
     let ends = |phase: &str| -> Vec<(String, u64, u64, u64)> {
         let all = events.iter().filter(|e| e["ph"] == phase && e["cat"] == "region");
         let of = |e: &Value, key: &str| e[key].as_u64().unwrap();
@@ -497,8 +488,7 @@ fn timelines() {
     assert_eq!(of_tid(4711, &finishes), [0]);
     assert_eq!(of_tid(4712, &finishes), [1, 3]);
     assert_eq!(of_tid(4713, &finishes), [2]);
-    // Only ops and dispatches are points of a counter's time series. Runs, regions and tasks are
-    // not.
+    // Runs, regions and tasks are no points of a counter's time series.
     let points = |pid: u32| events.iter().filter(|e| e["ph"] == "C" && e["pid"] == pid).count();
     assert_eq!((points(4711), points(4800)), (9, 2));
     let device = |name: &str| {

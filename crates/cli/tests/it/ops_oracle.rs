@@ -10,8 +10,8 @@ use testkit::{CallScript, ProfileScript, Random, python};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Returns a random profile. Two threads call ops inside and outside of runs, and a third thread
-/// runs the other tasks of their regions.
+/// Two threads call ops inside and outside of runs, and a third thread runs the other tasks of
+/// their regions.
 fn script(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -83,7 +83,7 @@ fn script(r: &mut Random) -> ProfileScript {
         });
     }
     workers.sort_by_key(|call| call.call.end);
-    // A thread does one task at a time. Tasks that would overlap with another task are left out.
+    // A thread does one task at a time.
     let mut free = 0;
     workers.retain(|call| {
         let fits = call.call.start >= free;
@@ -144,7 +144,6 @@ fn rows_equal_those_of_an_independent_program() {
             assert_eq!(serde_json::to_value(row).unwrap(), wanted[key], "{key}");
         }
 
-        // The times of the rows that are inside of runs add up to the time of the runs.
         let csv = output(&["ops", dir, "--format", "csv"]);
         let mut lines = csv.lines();
         let head: Vec<&str> = lines.next().unwrap().split(',').collect();

@@ -1,6 +1,5 @@
-//! Tests how the table of `ops` shows its rows: shortened names that still differ, the cost of
-//! recording, and values that consist mostly of what recording itself counts. The expected numbers
-//! were computed on paper. One tick is 1 ns.
+//! Tests how the table of `ops` shows its rows. The expected numbers were computed on paper. One
+//! tick is 1 ns.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -24,7 +23,7 @@ fn json(dir: &Path, command: &str) -> Value {
     serde_json::from_str(&output(dir, &[command, "--format", "json"])).unwrap()
 }
 
-/// Returns a profile of one op that was called once with each of five shapes, and of another op.
+/// One op has five shapes.
 fn shapes() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     for counter in ["page-faults", "task-clock"] {
@@ -47,7 +46,7 @@ fn shapes() -> ProfileScript {
     script
 }
 
-/// In a narrow terminal, arguments follow the name. A filter is still compared with the name alone.
+/// A filter is compared with the name alone.
 #[test]
 fn a_filter_chooses_the_same_ops_at_every_width() {
     let (_scratch, dir) = shapes().written();
@@ -64,8 +63,7 @@ fn a_filter_chooses_the_same_ops_at_every_width() {
     assert_eq!((none.status.code(), none.stdout.len()), (Some(1), 0));
 }
 
-/// Returns a profile of two ops. Each of them has a region, and both tasks of the region are on one
-/// CPU.
+/// Each op has a region whose tasks are on one CPU.
 fn serial() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -92,8 +90,7 @@ fn serial() -> ProfileScript {
     script
 }
 
-/// `ops` names ops whose tasks ran one after the other on one CPU. It does not say whether other
-/// CPUs were free, because this is not known.
+/// It is not known whether other CPUs were free.
 #[test]
 fn tasks_that_wait_for_each_other_are_named_for_the_ops_that_are_shown() {
     let (_scratch, dir) = serial().written();
@@ -108,7 +105,6 @@ fn tasks_that_wait_for_each_other_are_named_for_the_ops_that_are_shown() {
     assert!(some.contains("cores: matmul") && !some.contains("relu"), "{some}");
 }
 
-/// `--filter` accepts a name with its role, in the form in which a report prints it.
 #[test]
 fn a_report_can_be_filtered_by_a_name_with_its_role() {
     let (_scratch, dir) = serial().written();
@@ -128,7 +124,7 @@ fn ops_of_one_name_can_be_told_apart_at_every_width() {
     let (_scratch, dir) = shapes().written();
     for width in [40, 60, 80, 100, 120, 200] {
         let text = output(&dir, &["ops", "--width", &width.to_string()]);
-        // The names are the text before the time. All rows have the same time.
+        // All rows have the same time after their names.
         let names =
             text.lines().filter_map(|line| line.split_once("5.00 µs")).map(|(name, _)| name);
         let names: Vec<&str> = names.collect();
@@ -137,15 +133,13 @@ fn ops_of_one_name_can_be_told_apart_at_every_width() {
         assert!(text.lines().all(|line| line.chars().count() <= width), "at {width}:\n{text}");
         assert_eq!(text.matches("relu (").count(), 0, "one name says enough:\n{text}");
     }
-    // The arguments differ in the middle, and do not fit into the column. The part that differs is
-    // still shown.
+    // The arguments differ in the middle.
     let text = output(&dir, &["ops", "--width", "200"]);
     assert!(text.contains("  arguments  "), "{text}");
 }
 
-/// The profile has fifty successive ops, with 700 ticks between the end of an op and the start of
-/// the next one. Recording a call takes 300 ticks, of which 20 are inside of the call's own time.
-/// So 280 of the 700 ticks are recording, and the other 420 are the virtual machine's own steps.
+/// Fifty ops are 700 ticks apart. Recording a call takes 300 ticks, of which 20 are inside of the
+/// call. So 280 of the 700 ticks are recording.
 #[test]
 fn the_cost_equals_that_of_the_report() {
     let mut script = ProfileScript::monotonic();
@@ -164,8 +158,8 @@ fn the_cost_equals_that_of_the_report() {
     assert_eq!((&ops["per_call_ns"], &ops["way_ns"]), (&300.0.into(), &16_800.0.into()));
     assert_eq!(ops["estimated_ns"], 15_000.0 + 16_800.0);
     assert_eq!((&ops["per_call_ns"], &ops["way_ns"]), (&report["per_call_ns"], &report["way_ns"]));
-    // Between two ops are 420 ns that are not recording. The estimated cost of announcing ops is
-    // four fifths of this time. Its range is from half of the time to all of it.
+    // The estimated cost of announcing ops is four fifths of the 420 ns between ops. Its range is
+    // from half of that time to all of it.
     let whole = &["report", "--verbose"][..];
     let ops = &["ops", "--verbose"][..];
     let price = "announcing ops to the recorder 16.8 µs (10.5 µs to 21.0 µs)";
@@ -174,7 +168,6 @@ fn the_cost_equals_that_of_the_report() {
         let text = output(&dir, &[view, &["--width", "200"]].concat());
         assert!(text.contains(&price), "{text}");
     }
-    // Both views print the same line about the cost.
     let line = |view: &str| {
         let text = output(&dir, &[view, "--width", "200"]);
         text.lines().find(|line| line.starts_with("price: ")).unwrap().to_owned()
@@ -182,8 +175,7 @@ fn the_cost_equals_that_of_the_report() {
     assert_eq!(line("ops"), line("report"));
 }
 
-/// In a run with a budget, only timed calls have a time. Rows for a part of the run would contain
-/// only those calls, so such rows are refused.
+/// Rows for a part of the run would contain only timed calls.
 #[test]
 fn rows_of_a_part_of_a_run_with_a_budget_are_refused() {
     let mut script = ProfileScript::monotonic();
@@ -215,8 +207,7 @@ fn rows_of_a_part_of_a_run_with_a_budget_are_refused() {
     assert!(run(&["--since", "5000"]).status.success());
 }
 
-/// In an empty call, the counter counts 30. This is 60 % of what `f` read, and 30 % of what `g`
-/// read.
+/// In an empty call, the counter counts 30: 60 % of what `f` read, and 30 % of `g`.
 #[test]
 fn values_that_are_mostly_the_probes_own_are_marked() {
     let mut script = ProfileScript::monotonic();
@@ -240,13 +231,13 @@ fn values_that_are_mostly_the_probes_own_are_marked() {
     }
 }
 
-/// Returns the rows of a document, with only these fields.
+/// Each row has only these fields.
 fn rows(document: &Value, fields: &[&str]) -> Value {
     let rows = document["rows"].as_array().unwrap().iter();
     rows.map(|row| fields.iter().map(|field| row[*field].clone()).collect::<Value>()).collect()
 }
 
-/// JSON has the chosen rows and the calls that belong to them. The calls keep their numbers.
+/// The calls keep their numbers.
 #[test]
 fn json_has_the_rows_and_the_calls_that_are_chosen() {
     let (_scratch, dir) = crate::ops::nested().written();
@@ -264,8 +255,7 @@ fn json_has_the_rows_and_the_calls_that_are_chosen() {
         json!([["sub", 1, 1, 2_100.0]])
     );
     assert_eq!(calls(&subs), json!([[2, "sub"], [4, "sub"]]));
-    // `add` was called three times in runs, for 500 + 400 + 1,000 ns. `matmul` was called for 4,000
-    // ns in runs and for 2,100 ns outside.
+    // `add` took 500 + 400 + 1,000 ns in runs. `matmul` took 4,000 ns in runs.
     let most = of(&["--sort", "calls", "--top", "1", "--filter", "add"]);
     assert_eq!(rows(&most, &["op", "calls", "self_ns"]), json!([["add", 3, 1_900.0]]));
     let longest = of(&["--sort", "self_ns", "--top", "1"]);
@@ -279,7 +269,6 @@ fn json_has_the_rows_and_the_calls_that_are_chosen() {
         of["rows"].as_array().unwrap().iter().filter_map(own).sum()
     };
     assert_eq!(sum(&all), 13_000.0, "the wall time of both runs");
-    // In every format, `ops` prints the same as `report --by arguments`.
     for format in ["table", "json", "csv"] {
         let form = ["--format", format, "--filter", "*a*", "--sort", "calls", "--top", "2"];
         let report = output(&dir, &[&["report", "--by", "arguments"], &form[..]].concat());
@@ -287,8 +276,6 @@ fn json_has_the_rows_and_the_calls_that_are_chosen() {
     }
 }
 
-/// There are two ranks. The calls of rank 1 take twice as long as those of rank 0. Each rank has
-/// its own rows.
 #[test]
 fn each_rank_has_rows() {
     let mut script = ProfileScript::monotonic();

@@ -1,6 +1,5 @@
-//! Tests pools (the shared memory of recordings) that no profile can use: damaged pools, pools of
-//! other versions, and pools that a `run` was creating when it was killed. `doctor` shows them, and
-//! the next command frees them. Files that `run` did not create are kept.
+//! Tests pools (the shared memory of recordings) that no profile can use, such as damaged ones.
+//! `doctor` shows them, and the next command frees them.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, FileExt, chown, symlink};
@@ -17,7 +16,7 @@ use testkit::{ProfileScript, Scratch};
 use crate::support::counterpoint;
 use crate::support::memory::Memory;
 
-/// A directory for pools that no other test uses, and a profile for `recover`.
+/// No other test uses this directory for pools.
 struct Place {
     scratch: Scratch,
     profile: PathBuf,
@@ -39,7 +38,7 @@ impl Place {
         self.memory.path()
     }
 
-    /// Returns the path under which commands see a directory of this place.
+    /// Returns the name that commands print for the directory.
     fn named(&self, directory: &Path) -> String {
         Path::new("/dev/shm").join(directory.file_name().unwrap()).display().to_string()
     }
@@ -52,12 +51,11 @@ impl Place {
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     }
 
-    /// Runs `recover` and returns its output. `recover` frees the same pools as `run`.
+    /// `recover` frees the same pools as `run`.
     fn recover(&self) -> String {
         self.run(&["recover", self.profile.to_str().unwrap()])
     }
 
-    /// Returns the text that `doctor` prints about a directory.
     fn shown(&self, directory: &Path) -> Option<String> {
         let doctor: Value =
             serde_json::from_str(&self.run(&["doctor", "--format", "json"])).unwrap();
@@ -70,7 +68,7 @@ impl Place {
     }
 }
 
-/// Makes a directory and the files in it two minutes older.
+/// Makes the directory two minutes older.
 fn age(directory: &Path) {
     let then = SystemTime::now() - Duration::from_secs(120);
     for entry in fs::read_dir(directory).unwrap() {
@@ -82,15 +80,14 @@ fn age(directory: &Path) {
     File::open(directory).unwrap().set_modified(then).unwrap();
 }
 
-/// What commands must do with a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// `doctor` shows the directory, and the next `recover` or `run` frees it. A very new directory
-    /// is not freed, because a `run` may still be creating its files.
+    /// The next `recover` or `run` frees the directory, unless it is very new: a `run` may still be
+    /// creating its files.
     Freed(&'static str),
-    /// `doctor` shows the directory, and only `recover --orphans` frees it.
+    /// Only `recover --orphans` frees the directory.
     OnRequest(&'static str),
-    /// The directory is kept, because the file in it was not made by Counterpoint.
+    /// Counterpoint did not make the file.
     Kept,
 }
 
@@ -100,7 +97,6 @@ fn pool(directory: &Path) {
     create(&directory.join("pool"), &Owner::default()).unwrap();
 }
 
-/// Makes a whole pool, and then overwrites some of its bytes.
 fn changed(directory: &Path, at: u64, bytes: &[u8]) {
     pool(directory);
     let file = File::options().write(true).open(directory.join("pool")).unwrap();
@@ -208,8 +204,7 @@ fn what_is_left_of_pools_is_shown_and_freed() {
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 }
 
-/// A damaged pool that a process has open is in use, because the program that damaged it may still
-/// be running.
+/// The program that damaged the pool may still be running.
 #[test]
 fn a_damaged_pool_in_use_is_kept() {
     let Some(place) = Place::new("a damaged pool in use") else { return };
@@ -226,8 +221,6 @@ fn a_damaged_pool_in_use_is_kept() {
     assert!(!directory.exists());
 }
 
-/// Files are kept if `run` does not use their names. Directories and pools of another user are
-/// kept, too.
 #[test]
 fn pools_that_run_has_not_made_are_kept() {
     let Some(place) = Place::new("pools of others") else { return };
@@ -258,8 +251,7 @@ fn pools_that_run_has_not_made_are_kept() {
     assert!(kept.iter().all(|directory| directory.exists()), "{kept:?}");
 }
 
-/// The test kills `run` at each system call that creates or writes a file, up to the call after
-/// which there is a manifest. The next command frees the pool in memory.
+/// Kills `run` at each system call that creates or writes a file, until there is a manifest.
 #[test]
 fn a_run_that_was_killed_while_it_made_its_pool() {
     let Some(program) = counterpoint("killed while making") else { return };
@@ -271,8 +263,7 @@ fn a_run_that_was_killed_while_it_made_its_pool() {
         let mut run = Command::new("strace");
         run.args(["-qq", "-o"]).arg(&log).args(["-e", &format!("trace={calls}")]);
         run.arg("-e").arg(format!("inject={calls}:signal=SIGKILL:when={number}"));
-        // Cargo sets this variable for tests. With it, the dynamic linker would open a hundred
-        // files.
+        // Cargo sets this variable, with which the dynamic linker would open a hundred files.
         run.env_remove("LD_LIBRARY_PATH");
         run.arg(&program).args(["run", "-e", "none", "-o"]).arg(&dir).args(["--", "true"]);
         place.memory.make_shared(&mut run);
@@ -292,7 +283,6 @@ fn a_run_that_was_killed_while_it_made_its_pool() {
         }
         let _ = fs::remove_dir_all(&dir);
     }
-    // The kills leave at least five different states: a directory, a pool without a size, a pool
-    // without a header, a whole pool, and a run file.
+    // For example a directory, a pool without a size, and a run file.
     assert!(left.len() >= 5, "{left:?}");
 }

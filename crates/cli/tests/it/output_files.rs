@@ -1,6 +1,4 @@
-//! Tests the files that commands write. A command does not follow a link that another user has made
-//! in a shared directory, an interrupted command leaves no file, and `-` means standard input or
-//! output.
+//! Tests the files that commands write, and `-` for standard input and output.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,7 +15,7 @@ use crate::pty;
 use crate::support::skip;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
-/// The user id of nobody. In these tests, it is the other user.
+/// The user id of nobody.
 const OTHER: u32 = 65534;
 const THIRD: u32 = 65533;
 
@@ -34,8 +32,7 @@ fn profile(scratch: &Scratch) -> PathBuf {
     dir
 }
 
-/// Returns commands that write a file: the ending of the file's name, and the words of the command.
-/// The caller appends `-o` and the file's name.
+/// The caller appends `-o` and a file name with this ending.
 fn writers(scratch: &Scratch, profile: &Path) -> Vec<(&'static str, Vec<String>)> {
     let trace = scratch.join("whole.json");
     let words = |words: &[&str], inputs: &[&Path]| -> Vec<String> {
@@ -69,7 +66,7 @@ fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Makes a directory like `/tmp`: it is owned by root, sticky, and writable by everybody.
+/// Returns a directory that is owned by root, sticky, and writable by everybody, like `/tmp`.
 fn shared(scratch: &Scratch) -> PathBuf {
     let at = scratch.join("shared");
     fs::create_dir(&at).unwrap();
@@ -80,8 +77,7 @@ fn shared(scratch: &Scratch) -> PathBuf {
     at
 }
 
-/// Root writes into a shared directory in which another user has created a link, a file or a FIFO
-/// with the same name.
+/// The other user has created a link, a file or a FIFO.
 #[test]
 fn another_users_file_in_a_shared_directory_is_refused() {
     if !is_root() {
@@ -120,8 +116,7 @@ fn another_users_file_in_a_shared_directory_is_refused() {
             assert_eq!(names(&place).len(), 1, "nothing else is created");
             fs::remove_file(&file).unwrap();
         }
-        // The command follows a link that belongs to its user. Here, this user is also the
-        // directory's owner.
+        // The link belongs to the command's user.
         let own = scratch.join(&format!("own.{ending}"));
         symlink(&own, &file).unwrap();
         let words = [words.as_slice(), &["-o".into(), file.to_str().unwrap().into()]].concat();
@@ -131,9 +126,8 @@ fn another_users_file_in_a_shared_directory_is_refused() {
     }
 }
 
-/// Root exports to a path at which another user has created a file with all permissions and
-/// set-user-id. The new file belongs to root. If it kept the old permissions, anybody could replace
-/// its contents by a program, which would then run as root.
+/// The new file belongs to root. With the old permissions (set-user-id, writable), anybody could
+/// replace its contents by a program that would run as root.
 #[test]
 fn a_replaced_file_of_another_user_gives_no_rights() {
     if !is_root() {
@@ -144,8 +138,7 @@ fn a_replaced_file_of_another_user_gives_no_rights() {
     let place = scratch.join("theirs");
     fs::create_dir(&place).unwrap();
     std::os::unix::fs::chown(&place, Some(OTHER), Some(OTHER)).unwrap();
-    // SAFETY: `umask` takes a number only. Other tests, which the mask could disturb, run in
-    // separate processes.
+    // SAFETY: `umask` takes a number only. Other tests run in separate processes.
     let mask = unsafe { libc::umask(0o022) };
     // SAFETY: `umask` takes a number only.
     unsafe { libc::umask(mask) };
@@ -163,7 +156,6 @@ fn a_replaced_file_of_another_user_gives_no_rights() {
             let found = fs::metadata(&file).unwrap();
             assert_eq!(found.uid(), 0);
             let expected = match owner {
-                // The user's own file keeps its permissions, but not the set-user-id bit.
                 0 => mode & 0o777,
                 _ => mode & allowed,
             };
@@ -172,7 +164,6 @@ fn a_replaced_file_of_another_user_gives_no_rights() {
     }
 }
 
-/// Compares Counterpoint with the kernel's rule for links: both follow and refuse the same links.
 #[test]
 fn links_are_followed_where_the_kernel_would() {
     let protected = fs::read_to_string("/proc/sys/fs/protected_symlinks").unwrap_or_default();
@@ -208,8 +199,7 @@ fn links_are_followed_where_the_kernel_would() {
     }
 }
 
-/// A FIFO and devices are written directly. A directory is refused. Output for `/dev/stdout`
-/// reaches the file or pipe that it leads to.
+/// A FIFO and devices are written directly.
 #[test]
 fn outputs_that_are_not_regular_files() {
     let scratch = Scratch::new();
@@ -233,7 +223,7 @@ fn outputs_that_are_not_regular_files() {
     for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "-"] {
         let output = export(Path::new(name)).output().unwrap();
         assert_eq!((output.status.code(), &output.stdout), (Some(0), &expected), "{name}");
-        // If stdout is a file, the output is written at the file's current position.
+        // The output begins at the file's current position.
         let file = scratch.join("appended");
         fs::write(&file, "before\n").unwrap();
         let to = fs::File::options().append(true).open(&file).unwrap();
@@ -253,7 +243,7 @@ fn outputs_that_are_not_regular_files() {
     let output = export(scratch.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("is a directory"));
-    // If the reader ends before it has read everything, this is not a failure.
+    // The reader may end early.
     let mut command = export(Path::new("-"));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -275,8 +265,7 @@ fn binary_output_does_not_go_to_a_terminal() {
     ] {
         let mut command = Command::new(PROGRAM);
         command.args(words).arg(&profile);
-        // SAFETY: between fork and exec, the closure only makes async-signal-safe calls; the
-        // terminal on stdin becomes the child's.
+        // SAFETY: between fork and exec, the closure only makes async-signal-safe calls.
         unsafe {
             command.pre_exec(|| {
                 libc::setsid();
@@ -293,7 +282,7 @@ fn binary_output_does_not_go_to_a_terminal() {
     }
 }
 
-/// Writes a profile whose export takes a moment, and returns its path.
+/// The export takes a moment.
 fn large(scratch: &Scratch) -> PathBuf {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -309,9 +298,8 @@ fn large(scratch: &Scratch) -> PathBuf {
     dir
 }
 
-/// For each of `signals`, starts the command with `start`, and sends the signal to it while it
-/// writes into `place`. `begun` returns whether the command has begun to write. The command must
-/// leave no file, and an earlier file must be unchanged.
+/// Sends each signal while a command writes into `place`. `begun` returns whether it has begun to
+/// write. The command must leave no file, and an earlier file must be unchanged.
 fn interrupt(
     place: &Path,
     signals: &[i32],
@@ -334,8 +322,7 @@ fn interrupt(
                 }
                 std::thread::sleep(Duration::from_micros(200));
             }
-            // SAFETY: `kill` takes numbers only, and the child is our own. If it was already waited
-            // for, its number is most likely unused.
+            // SAFETY: `kill` takes numbers only, and the child is our own.
             unsafe { libc::kill(child.id() as i32, *signal) };
             if child.wait().unwrap().signal() == Some(*signal) {
                 interrupted += 1;
@@ -358,7 +345,7 @@ fn an_interrupted_export_leaves_nothing() {
         command.args(["trace", "export", "-o"]).args([file, &profile]);
         command
     };
-    // The output file is unnamed, so `/proc` shows it as deleted.
+    // `/proc` shows an unnamed file as deleted.
     let begun = |pid: u32| {
         let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
         let mut links = open.flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
@@ -368,9 +355,8 @@ fn an_interrupted_export_leaves_nothing() {
     interrupt(&place, &signals, &start, &begun);
 }
 
-/// An unnamed file cannot get a name without `/proc`, and some file systems have no unnamed files.
-/// In these cases, the output file has a random name from the beginning, and the command removes it
-/// when a signal ends the command.
+/// Without `/proc`, or on some file systems, the output file has a random name from the beginning,
+/// and the command removes it when a signal ends the command.
 #[test]
 fn an_interrupted_export_without_unnamed_files() {
     let scratch = Scratch::new();
@@ -398,8 +384,7 @@ fn an_interrupted_export_without_unnamed_files() {
     interrupt(&place, &[libc::SIGINT, libc::SIGTERM, libc::SIGHUP], &start, &begun);
 }
 
-/// For every command that reads a file, `-` stands for standard input. It can be a pipe or a file.
-/// The name of a descriptor can be used as well.
+/// `-` can be a pipe or a file.
 #[test]
 fn standard_input() {
     let scratch = Scratch::new();
@@ -416,7 +401,7 @@ fn standard_input() {
                 .success()
         );
     }
-    // The trace is from another program, because Counterpoint does not import its own traces.
+    // Counterpoint does not import its own traces.
     let foreign = scratch.join("f.json");
     fs::write(&foreign, r#"[{"ph":"X","ts":1,"dur":2,"pid":1,"tid":1,"name":"a"}]"#).unwrap();
     let out = scratch.join("i.cpt");
@@ -431,8 +416,7 @@ fn standard_input() {
     let output = piped(&[&import[..], &["-"]].concat(), &text);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(calls(), 1);
-    // The trace is read from redirected standard input and from a pipe that is given by name, like
-    // `<(…)` in a shell.
+    // The pipe is given by name, like `<(…)` in a shell.
     for name in ["-", "/dev/stdin"] {
         let mut command = Command::new(PROGRAM);
         command.args(import).arg(name).stdin(fs::File::open(&foreign).unwrap());
@@ -478,7 +462,6 @@ fn piped(words: &[&str], input: &[u8]) -> Output {
     output
 }
 
-/// Traces and rows on standard output equal those that are written to a file.
 #[test]
 fn standard_output() {
     let scratch = Scratch::new();
@@ -498,8 +481,7 @@ fn standard_output() {
         };
         let (stdout, file) = (to("-", format), fs::read(&file).unwrap());
         assert!(stdout.len() > 100, "{words:?}");
-        // Traces in JSON contain the name of their file, so only the other formats are compared
-        // byte by byte.
+        // Traces in JSON contain the name of their file.
         if ending != "json.gz" && ending != "json" {
             assert!(stdout == file, "{words:?}");
         }
@@ -534,7 +516,7 @@ fn a_profile_is_a_directory() {
     }
 }
 
-/// If `run` cannot start the program, its exit status must be the same as that of env(1).
+/// The exit status must be that of env(1).
 #[test]
 fn a_program_that_cannot_be_started() {
     let scratch = Scratch::new();
@@ -565,7 +547,7 @@ fn a_program_that_cannot_be_started() {
         let output = run.env("PATH", &path).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         if said.contains("libcounterpoint.so") {
-            // Without the library, `run` does not get far enough to start a program.
+            // Without the library, `run` does not start a program.
             continue;
         }
         tried += 1;

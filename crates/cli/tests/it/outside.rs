@@ -1,13 +1,11 @@
-//! Tests that the code at the start and the code at the end of a call run exactly once for each
-//! call. `perf stat` counts how often they run.
+//! Tests with `perf stat` that the code at the start and the end of a call runs once for each call.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::*;
 
-/// Runs a host that makes `calls` calls under Counterpoint. Returns the number of its `read` system
-/// calls, as counted in the kernel by `perf stat`. `None` if `perf stat` cannot count them.
+/// Returns the number of `read` system calls. `None` if `perf stat` cannot count them.
 fn reads(program: &Path, calls: u64) -> Option<u64> {
     let programs = Programs::get();
     let scratch = testkit::Scratch::new();
@@ -24,8 +22,7 @@ fn reads(program: &Path, calls: u64) -> Option<u64> {
     Some(count)
 }
 
-/// The start and the end of a call make one `read` each, so N additional calls make exactly 2 N
-/// additional reads.
+/// The start and the end of a call make one `read` each.
 #[test]
 fn each_call_is_two_readings_and_no_more() {
     let Some(program) = counterpoint("outside") else { return };
@@ -34,8 +31,7 @@ fn each_call_is_two_readings_and_no_more() {
     if !tried.output().is_ok_and(|output| output.status.success()) {
         return skip("outside", "perf stat -e syscalls:sys_enter_read does not work here");
     }
-    // The number of calls is chosen at run time. It is so small that the calls fit into one page.
-    // Writing a page needs no read.
+    // The calls fit into one page.
     let more = 1 + u64::from(std::process::id()) % 700;
     let counts = (reads(&program, 300), reads(&program, 300 + more));
     let (Some(few), Some(many)) = counts else {

@@ -1,8 +1,7 @@
 //! Tests the JavaScript application in the page of `report --html` in a browser.
 //!
-//! `tests/page/make_page.py` makes pages from invented data: hostile names, missing values, an
-//! empty profile, a million calls. One test compares the script of such a page with the script of a
-//! page that Counterpoint wrote. So both are known to contain the same application.
+//! `tests/page/make_page.py` makes pages from invented data. One test compares the script of such a
+//! page with that of a page that Counterpoint wrote.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +19,7 @@ pub fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// Makes a page of one kind from invented data, and returns its path.
+/// The page shows invented data.
 pub fn make(scratch: &Scratch, kind: &str) -> PathBuf {
     let page = scratch.join(&format!("{kind}.html"));
     let mut python = Command::new("python3");
@@ -30,7 +29,7 @@ pub fn make(scratch: &Scratch, kind: &str) -> PathBuf {
     page
 }
 
-/// Opens a page and waits until its view is complete.
+/// Waits until the view is complete.
 pub fn open(browser: &mut Browser, page: &Path, fragment: &str) {
     browser.open(page, fragment);
     ready(browser);
@@ -45,8 +44,7 @@ pub fn ready(browser: &mut Browser) {
     browser.eval("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
 }
 
-/// Returns the fragments of all views that a page offers, with all of their tables. For ops, only
-/// one op is included, in all of its forms.
+/// For one op, the fragments have all of its forms.
 fn views(browser: &mut Browser) -> Vec<String> {
     let links = |browser: &mut Browser, selector: &str| -> Vec<String> {
         let list = format!(
@@ -66,7 +64,7 @@ fn views(browser: &mut Browser) -> Vec<String> {
         if view.starts_with("#op") && !view.starts_with("#ops") {
             all.push("#op?by=thread&tail=all".to_owned());
         }
-        // The view is also included with all columns, because some are hidden at first.
+        // Some columns are hidden at first.
         if browser.eval("document.querySelector('.table-box') !== null") == true {
             let separator = if view.contains('?') { '&' } else { '?' };
             all.push(format!("{view}{separator}columns=all"));
@@ -83,8 +81,8 @@ pub fn go(browser: &mut Browser, fragment: &str) {
 
 pub const KINDS: [&str; 5] = ["usual", "hostile", "missing", "empty", "compare"];
 
-/// A JavaScript expression for facts about a view: its width, wrong values such as `NaN` in its
-/// text, its title, elements that were created by hostile names, and marks of text direction.
+/// A JavaScript expression for facts about a view. `made` are elements that were created by hostile
+/// names.
 pub const SEEN: &str = "({wide: document.documentElement.scrollWidth, window: innerWidth, \
        wrong: /\\b(?:NaN|undefined|Infinity|null)\\b|\\[object /.exec( \
          document.body.innerText + [...document.querySelectorAll('svg *, [aria-label]')] \
@@ -93,8 +91,7 @@ pub const SEEN: &str = "({wide: document.documentElement.scrollWidth, window: in
        made: document.querySelectorAll('img, iframe, object, script, b > b').length, \
        moved: /[\\u202a-\\u202e\\u2066-\\u2069\\u200b\\ufeff]/.test(document.body.textContent)})";
 
-/// Returns the violations of WCAG 2, levels A and AA, that axe-core finds. The dark scheme differs
-/// from the light one only in its colours, so only the rules about colours are checked in it.
+/// Returns what axe-core finds. The dark scheme differs from the light one only in its colours.
 fn violations(browser: &mut Browser, scheme: &str) -> Vec<Value> {
     let rules = match scheme {
         "dark" => "['color-contrast', 'link-in-text-block']",
@@ -108,9 +105,8 @@ fn violations(browser: &mut Browser, scheme: &str) -> Vec<Value> {
     serde_json::from_value(found).unwrap()
 }
 
-/// Visits every view of every kind of page, with the window widths of a desktop, a tablet and a
-/// telephone. The browser must report no message and no request. Each view must fit into the
-/// window, show names as text, and be accessible.
+/// The windows are as wide as a desktop, a tablet and a telephone. The browser must report no
+/// message and no request.
 #[test]
 fn every_view_fits_is_quiet_and_accessible() {
     let Some(mut browser) = Browser::start() else { return };
@@ -142,8 +138,7 @@ fn every_view_fits_is_quiet_and_accessible() {
                     assert_eq!(seen["made"], 0, "a name became an element: {place}");
                     assert_eq!(seen["moved"], false, "a mark of direction: {place}");
                     assert_ne!(seen["title"], "ran", "{place}");
-                    // A view at 800 pixels has no other elements than at 1440 or 390 pixels, so
-                    // axe-core does not check it at 800 pixels.
+                    // The view at 800 pixels has the elements of the other widths.
                     if axe.is_none() || width == 800 {
                         continue;
                     }
@@ -158,8 +153,7 @@ fn every_view_fits_is_quiet_and_accessible() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// Returns the path of a file in a package that `cargo xtask test` downloads. If the package is
-/// missing, the calling test is skipped.
+/// `cargo xtask test` downloads the package.
 fn tool(variable: &str, name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os(variable);
     if folder.is_none() {
@@ -198,7 +192,7 @@ fn modules_have_at_most_400_lines_and_a_header() {
     assert_eq!(files, listed);
 }
 
-/// Uses pages as a person does. All parts share one browser.
+/// The parts share one browser.
 #[test]
 fn pages_are_used() {
     type Part = fn(&mut Browser, &Scratch);
@@ -225,7 +219,6 @@ fn pages_are_used() {
     }
 }
 
-/// Hostile names are shown as text.
 fn hostile_names_are_shown_as_text(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "hostile");
     open(browser, &page, "#ops?table=op");
@@ -246,7 +239,6 @@ fn hostile_names_are_shown_as_text(browser: &mut Browser, scratch: &Scratch) {
     assert!(names.iter().any(|name| name.len() > 5000 && name.starts_with("xxx")));
 }
 
-/// The rows of a comparison keep their marks when they are sorted.
 fn a_comparison_is_sorted_and_filtered(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "compare");
     open(browser, &page, "");
@@ -256,7 +248,7 @@ fn a_comparison_is_sorted_and_filtered(browser: &mut Browser, scratch: &Scratch)
     let expected = ["slower", "slower", "slower", "same", "same", "unknown", "faster", "faster"];
     let shown: Vec<String> = serde_json::from_value(browser.eval(marks)).unwrap();
     assert_eq!(shown[..8], expected);
-    // If the user sorts the rows by the verdict, ops that became faster come first.
+    // Ops that became faster come first.
     go(browser, "#compare?sort=verdict");
     let shown: Vec<String> = serde_json::from_value(browser.eval(marks)).unwrap();
     assert_eq!(shown[..3], ["faster", "faster", "unknown"]);
@@ -268,8 +260,6 @@ fn a_comparison_is_sorted_and_filtered(browser: &mut Browser, scratch: &Scratch)
     browser.wait_for("document.body.dataset.view === 'recording'");
 }
 
-/// Links contain the whole state of the page. The browser's back button leads through earlier
-/// states.
 fn the_fragment_has_the_state_and_back_goes_through_it(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     open(browser, &page, "#ops?table=op&sort=p50_ns&filter=matmul*");
@@ -298,7 +288,7 @@ fn the_fragment_has_the_state_and_back_goes_through_it(browser: &mut Browser, sc
     browser.wait_for(
         "document.querySelector('.call-line').textContent.includes('matmul_128x64x64_f32')",
     );
-    // Zooming also changes the page's fragment, but adds no entry to the browser's history.
+    // Zooming adds no entry to the browser's history.
     browser.key("w");
     browser.wait_for("/from=\\d/.test(location.hash) && /lane=\\d/.test(location.hash)");
     let link = browser.eval("location.hash");
@@ -329,8 +319,7 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
         browser.key(key);
         browser.wait_for(&format!("document.body.dataset.view === '{view}'"));
     }
-    // In the field of a filter, a key that opens a view in other places is ordinary text, so the
-    // view must not change.
+    // In the field of a filter, these keys are ordinary text.
     browser.key("2");
     browser.key("/");
     for key in ["6", "4", "x"] {
@@ -339,14 +328,12 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
     browser.wait_for("location.hash.includes('filter=64x')");
     assert_eq!(browser.eval("document.body.dataset.view"), "ops");
     browser.key("Escape");
-    // After the table was sorted by a header, this header must keep the focus, so that a second
-    // Enter reverses the order.
+    // The header must keep the focus for a second Enter.
     browser.eval("document.querySelector('[data-key=\"sort:calls\"]').focus()");
     browser.key("Enter");
     browser.wait_for("location.hash.includes('sort=-calls')");
     browser.key("Enter");
     browser.wait_for("location.hash.includes('sort=calls')");
-    // Rows of a tree can be folded.
     go(browser, "#ops?table=tree");
     let rows = "document.querySelectorAll('tbody tr').length";
     let before = browser.eval(rows).as_u64();
@@ -378,7 +365,6 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
     assert!(browser.complaints().is_empty());
 }
 
-/// At a width of 1440 pixels, all columns of each table are visible without scrolling.
 fn tables_fit_at_a_desk(browser: &mut Browser, scratch: &Scratch) {
     let wide = "[...document.querySelectorAll('.scrolling')].filter((box) => box.scrollWidth > box.clientWidth).length";
     let compared = make(scratch, "compared");
@@ -399,7 +385,7 @@ fn tables_fit_at_a_desk(browser: &mut Browser, scratch: &Scratch) {
         go(browser, view);
         assert_eq!(browser.eval(wide), 0, "{view}");
     }
-    // This page has long names of C++ and of models. The last column must be visible, too.
+    // This page has long names of C++ and of models.
     let page = make(scratch, "long");
     open(browser, &page, "#ops?table=op");
     assert_eq!(browser.eval(wide), 0, "long names");
@@ -408,7 +394,6 @@ fn tables_fit_at_a_desk(browser: &mut Browser, scratch: &Scratch) {
     assert_eq!(browser.eval(&is_seen), true);
 }
 
-/// A table can be copied as CSV. The copy has the names of the columns and the rows that are shown.
 fn tables_are_copied_as_csv(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "hostile");
     open(browser, &page, "#ops?table=op&filter=*");
@@ -434,9 +419,7 @@ fn tables_are_copied_as_csv(browser: &mut Browser, scratch: &Scratch) {
     browser.wait_for("document.querySelector('.said').textContent === 'Copied 15 rows as CSV.'");
 }
 
-/// A timeline of a million calls is soon ready, draws frames fast enough for dragging, and does not
-/// need much memory. The test prints the times. Its limits are far above the times of an idle
-/// machine.
+/// The limits are far above the times of an idle machine.
 #[test]
 fn a_timeline_of_a_million_calls() {
     let Some(mut browser) = Browser::start() else { return };
@@ -475,15 +458,13 @@ fn a_timeline_of_a_million_calls() {
     let text = browser.eval("document.querySelector('.counted').textContent");
     assert!(text.as_str().unwrap().starts_with("1,040,400 slices in view"), "{text}");
     assert!(pictures > 10, "the keys show {pictures} different parts");
-    // The limit is generous, because the machine draws without a GPU and does other work at the
-    // same time.
+    // The machine draws without a GPU and does other work.
     assert!(middle < 500.0, "{times:?}");
     assert!(heap.as_f64().unwrap() < 400.0, "{heap}");
     assert!(browser.complaints().is_empty());
 }
 
-/// The page uses the theme that the user chose, whatever the system prefers. A printed page has no
-/// navigation.
+/// The user's theme takes precedence over the system's. A printed page has no navigation.
 fn themes_and_print(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     browser.scheme("dark");
@@ -500,8 +481,6 @@ fn themes_and_print(browser: &mut Browser, scratch: &Scratch) {
     browser.eval("localStorage.clear()");
 }
 
-/// The page that Counterpoint writes has the same application as the pages of `make_page.py`, and
-/// the numbers of the report.
 #[test]
 fn a_page_of_the_program() {
     let Some(program) = counterpoint("page a_page_of_the_program") else { return };
@@ -537,7 +516,6 @@ fn a_page_of_the_program() {
         }
     }
     assert_eq!(browser.complaints(), Vec::<String>::new());
-    // The cells of the op `matmul` must equal the cells of the printed table.
     browser.resize(1440, 900);
     open(&mut browser, &page, "#ops?table=op");
     let cells = browser.eval(
@@ -559,7 +537,7 @@ fn a_page_of_the_program() {
     assert!(found, "{cells}\n{table}");
 }
 
-/// Writes a profile whose names contain markup. The op `matmul` has an ordinary name.
+/// The op `matmul` has an ordinary name.
 fn hostile_profile(path: &Path) {
     let mut script = ProfileScript::monotonic();
     script.manifest.command =

@@ -46,7 +46,6 @@ fn setup() -> (Scratch, Golden) {
     (scratch, Golden::new(env!("CARGO_BIN_EXE_counterpoint"), golden))
 }
 
-/// Returns the words of a line of a table.
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
@@ -67,8 +66,7 @@ fn the_page_has_the_cells_of_the_report() {
         assert!(!rows.is_empty());
         let columns = table["columns"].as_array().unwrap();
         let title = |i: usize| columns[i]["title"].as_str().unwrap();
-        // The report leaves out columns without information, and shortens names, so columns are
-        // matched by their titles.
+        // The report leaves out columns without information.
         let head = printed.iter().find(|line| line.first().map(String::as_str) == Some(title(0)));
         let head = head.unwrap_or_else(|| panic!("{}", report.stdout));
         let mut found = 0;
@@ -97,7 +95,6 @@ fn the_page_has_the_cells_of_the_report() {
     let sentences = page.head["sentences"].as_array().unwrap();
     let report = golden.run(&["report", dir.to_str().unwrap()]);
     assert!(report.stdout.starts_with(sentences[0].as_str().unwrap()), "{}", report.stdout);
-    // The page has all losses, with their explanations.
     let losses: Vec<&str> =
         page.head["losses"].as_array().unwrap().iter().map(|l| l[0].as_str().unwrap()).collect();
     for name in ["counter_open_failed", "torn_page", "call_cut_short"] {
@@ -105,8 +102,7 @@ fn the_page_has_the_cells_of_the_report() {
     }
 }
 
-/// The lanes of the timeline contain as many calls as were recorded. The data of the last lane ends
-/// at the end of the page's block of data.
+/// The data of the last lane ends at the end of the page's block of data.
 #[test]
 fn the_timeline_has_all_calls() {
     let (scratch, golden) = setup();
@@ -117,7 +113,6 @@ fn the_timeline_has_all_calls() {
     let timeline = &page.head["timeline"];
     let lanes = timeline["lanes"].as_array().unwrap();
     let number = |lane: &Value, key: &str| lane[key].as_u64().unwrap() as usize;
-    // The names of the lanes are the names in the table of threads.
     let tables = page.head["tables"].as_array().unwrap();
     let threads = tables.iter().find(|table| table["id"] == "thread").unwrap();
     let names: Vec<&Value> =
@@ -126,7 +121,6 @@ fn the_timeline_has_all_calls() {
     assert_eq!(of_threads.map(|lane| number(lane, "calls")).sum::<usize>(), calls);
     let end = lanes.iter().map(|lane| number(lane, "offset") + number(lane, "bytes")).max();
     assert_eq!(end, Some(page.timeline.len()));
-    // The distribution of each op contains as many calls as the op's row in the table.
     for op in page.head["ops"].as_array().unwrap() {
         let counts = op["times"]["counts"].as_array().unwrap();
         let all: u64 = counts.iter().map(|count| count.as_u64().unwrap()).sum();
@@ -136,7 +130,6 @@ fn the_timeline_has_all_calls() {
     }
 }
 
-/// If a profile has time series but no calls, it still has a timeline.
 #[test]
 fn time_series_alone_have_a_timeline() {
     let (scratch, golden) = setup();
@@ -168,8 +161,7 @@ fn time_series_alone_have_a_timeline() {
     assert_eq!(series[0]["values"], serde_json::json!([1e9, 3e9]));
 }
 
-/// The page shows the same correlations of durations with counters as `stats`. In the timeline, the
-/// counters of each thread are below its calls.
+/// In the timeline, the counters of each thread are below its calls.
 #[test]
 fn counters_are_those_of_stats() {
     let (scratch, golden) = setup();
@@ -205,7 +197,6 @@ fn counters_are_those_of_stats() {
     }
 }
 
-/// The page loads no other file and no address.
 #[test]
 fn the_page_needs_nothing_else() {
     let (scratch, golden) = setup();
@@ -228,7 +219,6 @@ fn the_page_takes_no_options_of_the_text() {
     assert!(run.stderr.contains("/nowhere/x.html"), "{}", run.stderr);
 }
 
-/// Each slice of an imported trace is in the timeline exactly once, at its time in the trace.
 #[test]
 fn an_imported_trace_is_shown_once() {
     let scratch = Scratch::new();

@@ -7,9 +7,9 @@ use testkit::{Firefox, Scratch};
 
 use crate::page::{KINDS, SCHEMES, SEEN, WIDTHS, make};
 
-/// A JavaScript program that visits views one after the other. They are the views with the given
-/// fragments or, if none are given, all views that the page offers. It returns the facts `SEEN`
-/// about each view. One call of the browser visits all views, because each call takes some time.
+/// Visits the views with the given fragments or, if none are given, all views. It returns the facts
+/// `SEEN` about each view. One call of the browser visits all views, because a call takes some
+/// time.
 const VISIT: &str = "(async (given) => { \
     const frame = () => new Promise((done) => requestAnimationFrame(done)); \
     const isReady = () => document.querySelector('main h1') && document.body.dataset.view && \
@@ -31,8 +31,7 @@ const VISIT: &str = "(async (given) => { \
     for (const view of views) { await go(view); found.push([view, SEEN]); } \
     return found; })";
 
-/// Visits the same pages as `page.rs`, but in Firefox. At every width, in light and dark, every
-/// view must fit into the window, and the browser must report no message and no request.
+/// In light and dark, the browser must report no message and no request.
 #[test]
 fn every_view_is_quiet_in_firefox() {
     let scratch = Scratch::new();

@@ -1,5 +1,4 @@
 //! Tests that a time in an exported trace leads to the same moment in the page of `report --html`.
-//! Perfetto's trace processor reads the trace, and a browser opens the page.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -23,8 +22,8 @@ fn done(words: &[&str], paths: &[&Path]) {
     assert!(out.status.success(), "{words:?}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// Writes a profile of two threads. On *main*, `linear` contains two calls of `addmm`. The first of
-/// them begins at the same moment as `linear`. On *helper*, `copy_` runs at the same time.
+/// On *main*, `linear` contains two calls of `addmm`, the first of which begins at the same moment.
+/// On *helper*, `copy_` runs at the same time.
 fn nested(path: &Path) {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -47,14 +46,14 @@ fn nested(path: &Path) {
     script.write(path);
 }
 
-/// A slice as Perfetto shows it: time, duration, name, depth, thread, process.
+/// Perfetto shows these values of a slice: time, duration, name, depth, thread, process.
 type Seen = (i64, i64, String, i64, i64, i64);
 
 const SLICES: &str = "select s.ts, s.dur, s.name, s.depth, t.tid, p.pid from slice s \
     join thread_track tt on tt.id = s.track_id join thread t using (utid) \
     join process p using (upid) order by s.ts, s.depth";
 
-/// Returns the slices of a file, and the time that Perfetto shows as zero.
+/// Also returns the time that Perfetto shows as zero.
 fn shown(oracle: &mut TraceProcessor, file: &Path) -> (Vec<Seen>, i64) {
     assert_eq!(oracle.faults(file), Vec::<Vec<Value>>::new());
     let start = oracle.query("select start_ts from trace_bounds")[0][0].as_i64().unwrap();
@@ -65,8 +64,7 @@ fn shown(oracle: &mut TraceProcessor, file: &Path) -> (Vec<Seen>, i64) {
     (slices.collect(), start)
 }
 
-/// Follows a link in a page that is already open. Returns the text about the call to which the link
-/// leads.
+/// Returns the text about the call to which the link leads.
 fn follow(browser: &mut Browser, fragment: &str) -> String {
     browser.eval("location.hash = '#recording'");
     browser.wait_for("document.body.dataset.view === 'recording'");
@@ -76,7 +74,7 @@ fn follow(browser: &mut Browser, fragment: &str) -> String {
     browser.eval("document.querySelector('.call-line').textContent").as_str().unwrap().to_owned()
 }
 
-/// Writes the number `1234567` as `1,234,567`.
+/// `1234567` becomes `1,234,567`.
 fn grouped(n: i64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
@@ -121,7 +119,7 @@ fn a_trace_and_the_page_lead_to_each_other() {
         for (ts, dur, name, depth, tid, pid) in slices.iter().step_by(7) {
             let link = format!("#timeline?time={ts}&tid={tid}&pid={pid}&level={}", depth + 1);
             let said = follow(&mut browser, &link);
-            // In Chrome's JSON, times are doubles, which can be wrong by 1 ns.
+            // Times in Chrome's JSON are doubles, which can be wrong by 1 ns.
             let exact = |by: i64| {
                 let at = ts + base - begin + by;
                 said.starts_with(&format!("{name} "))
@@ -129,7 +127,6 @@ fn a_trace_and_the_page_lead_to_each_other() {
             };
             assert!(exact(0) || of_json && (exact(1) || exact(-1)), "{link} of {dur}: {said}");
             if is_whole {
-                // Perfetto and the page show the same moment.
                 assert!(
                     (ts - start - (ts + base - begin)).abs() <= i64::from(of_json),
                     "{start} {begin} {base}"
@@ -145,8 +142,8 @@ fn a_trace_and_the_page_lead_to_each_other() {
             }
         }
     }
-    // An exported part of a timeline begins later than the timeline. Its metadata contain what is
-    // needed to convert a time in Perfetto to a time in the page.
+    // An exported part begins later than the timeline. Its metadata say what a time in Perfetto is
+    // in the page.
     let (slices, start) = shown(&mut oracle, &cut);
     let facts = oracle.query("select str_value from metadata where name = 'cr-counterpoint'");
     let facts: Value = serde_json::from_str(facts[0][0].as_str().unwrap()).unwrap();
@@ -162,8 +159,7 @@ fn a_trace_and_the_page_lead_to_each_other() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
-/// For a call, the page shows times that can be copied into Perfetto. If the page was made with the
-/// address of a trace, it also shows a link that opens the trace in Perfetto.
+/// The page links to Perfetto if it was made with the address of a trace.
 #[test]
 fn a_page_with_a_trace_opens_it_at_the_call() {
     let Some(mut browser) = Browser::start() else { return };
@@ -202,8 +198,7 @@ fn a_page_with_a_trace_opens_it_at_the_call() {
     }
     let href = browser.eval("document.querySelector('.elsewhere p a').href");
     assert!(href.as_str().unwrap().starts_with("https://ui.perfetto.dev/#!/?"), "{href}");
-    // Perfetto cannot open a trace that is a file beside the page, so the page must not link to
-    // Perfetto.
+    // Perfetto cannot open a file beside the page.
     done(&["report", "--html", to, "--trace", "x.json.gz"], &[&profile]);
     browser.open(&page, "#timeline?time=2.1us");
     ready(&mut browser);
@@ -214,7 +209,6 @@ fn a_page_with_a_trace_opens_it_at_the_call() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
-/// A time from Perfetto or from a table leads to the call that was running at that time.
 pub fn a_time_leads_to_its_call(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     open(browser, &page, "#timeline");
@@ -228,8 +222,7 @@ pub fn a_time_leads_to_its_call(browser: &mut Browser, scratch: &Scratch) {
         browser.eval("new Promise((done) => requestAnimationFrame(done))");
         browser.eval(line).as_str().unwrap().to_owned()
     };
-    // The first call of the first thread begins at 1 µs. It is inside of a run that begins at the
-    // same time.
+    // The first call is inside of a run that begins at the same time.
     let first = go_to(browser, "1us");
     assert!(first.contains("from 1,000 ns to") && first.contains("level 2"), "{first}");
     for text in [
@@ -254,8 +247,7 @@ pub fn a_time_leads_to_its_call(browser: &mut Browser, scratch: &Scratch) {
         let said = go_to(browser, text);
         assert!(said.contains("is no time of this recording"), "{text}: {said}");
     }
-    // After a link was followed, the address contains the state of the page. The page then offers a
-    // link to the same call.
+    // The page offers a link to the same call.
     go_to(browser, "1us");
     browser.wait_for("/at=1000&lane=0&level=2/.test(location.hash)");
     let link = browser.eval("document.querySelector('.elsewhere dd a').getAttribute('href')");
@@ -275,11 +267,10 @@ pub fn a_time_leads_to_its_call(browser: &mut Browser, scratch: &Scratch) {
             "{fragment}: {said}"
         );
     }
-    // No call of this thread runs at 1 µs, because the thread begins later.
+    // This thread begins later.
     open(browser, &page, "#timeline?time=1us&tid=4712");
     assert!(browser.eval(line).as_str().unwrap().starts_with("No call runs at 1.00"));
-    // Each of the first three buttons copies a time without its text, and the last button copies
-    // the link.
+    // The first three buttons copy times, and the last one the link.
     open(browser, &page, "#timeline?time=1us&tid=4711");
     browser.eval(
         "document.querySelector('.elsewhere summary').click(); \

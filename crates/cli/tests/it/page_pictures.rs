@@ -1,10 +1,7 @@
 //! Makes the pictures of the documentation, for `cargo xtask pictures`.
 //!
-//! Views are drawn from the profiles whose reports README.md shows (`fixtures/readme`). These
-//! profiles are real recordings, and they change only if somebody records them again. Some things
-//! are not in these profiles: several runs to compare, activities of a device, a machine whose
-//! roofs were measured. Pictures of these things are drawn from the invented data of the page's
-//! tests.
+//! Views are drawn from the real recordings in `fixtures/readme`. What these lack (several runs,
+//! activities of a device, measured roofs) is drawn from the invented data of the page's tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,20 +13,19 @@ use testkit::{Browser, Scratch};
 use crate::page::{folder, make, open};
 use crate::readme::copy;
 
-/// The largest allowed size of a picture, in bytes.
+/// The size is in bytes.
 const LARGEST: usize = 150_000;
 
-/// The source of a picture's page.
 enum Of {
-    /// A profile in `fixtures/readme`.
+    /// The profile is in `fixtures/readme`.
     Recorded(&'static str),
-    /// Invented data. The name is the one that `make_page.py` uses.
+    /// `make_page.py` knows this name.
     Invented(&'static str),
 }
 use Of::{Invented, Recorded};
 
-/// The pictures: the source of each, the fragment of the page, and the colour scheme. The name of a
-/// picture is the name of the view, with which the fragment begins.
+/// The source, the fragment of the page, and the colour scheme. The fragment begins with the name
+/// of the picture.
 const PICTURES: [(Of, &str, &str); 9] = [
     (Recorded("torch"), "overview", "light"),
     (Recorded("torch"), "ops", "light"),
@@ -42,7 +38,7 @@ const PICTURES: [(Of, &str, &str); 9] = [
     (Invented("compared"), "compare", "light"),
 ];
 
-/// Writes the page of a profile that README.md uses, and returns the page's path.
+/// Returns the page's path.
 fn written(scratch: &Scratch, name: &str) -> PathBuf {
     let (profile, page) = (scratch.join(&format!("{name}.cpt")), format!("{name}.html"));
     if !profile.exists() {

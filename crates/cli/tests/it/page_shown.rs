@@ -1,20 +1,20 @@
-//! Tests that a reader sees the code of loops, the calls and the verdicts without scrolling or
-//! waiting. The tests are parts of `page::pages_are_used`.
+//! Tests what a reader sees without scrolling or waiting. The tests are parts of
+//! `page::pages_are_used`.
 
 use serde_json::{Value, json};
 use testkit::{Browser, Scratch};
 
 use crate::page::{go, make, open};
 
-/// A JavaScript expression for the boxes that contain code. For each box, it returns the title, the
-/// left, top and right edges, and whether a part of the content is beyond the edge.
+/// For each box of code: the title, the left, top and right edges, and whether a part of the
+/// content is beyond the edge.
 const BOXES: &str = "[...document.querySelectorAll('.listing .panel')].map((panel) => { \
     const box = panel.querySelector('.scrolling'); const place = panel.getBoundingClientRect(); \
     return [panel.querySelector('h3').textContent, place.left, place.top, place.right, \
       box.scrollWidth > box.clientWidth]; })";
 
-/// The page shows the code that belongs to the chosen table of loops. Long lines are wrapped in
-/// their column. A box with few lines is not beside a box with many lines.
+/// Long lines are wrapped in their column. A box with few lines is not beside a box with many
+/// lines.
 pub fn the_code_of_loops_is_all_in_sight(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     for width in [1440, 1000] {
@@ -37,8 +37,7 @@ pub fn the_code_of_loops_is_all_in_sight(browser: &mut Browser, scratch: &Scratc
             const rects = [...line.getClientRects()]; \
             return [rects.length > 1, rects.at(-1).right <= line.closest('.scrolling').getBoundingClientRect().right]; })()";
         assert_eq!(browser.eval(end), json!([true, true]));
-        // If another table is chosen, its code is shown. If other code is chosen, its table is
-        // shown.
+        // The table and the code follow each other.
         go(browser, "#loops?table=loop1");
         assert_eq!(browser.eval(&format!("[{tab}, {chosen}]")), json!(["softmax", "softmax"]));
         browser.eval(
@@ -49,8 +48,7 @@ pub fn the_code_of_loops_is_all_in_sight(browser: &mut Browser, scratch: &Scratc
     }
 }
 
-/// The timeline shows its calls even in a picture that is taken before the browser has drawn a
-/// frame.
+/// A picture may be taken before the browser has drawn a frame.
 pub fn the_timeline_needs_no_frame(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     browser.resize(1440, 900);
@@ -66,8 +64,7 @@ pub fn the_timeline_needs_no_frame(browser: &mut Browser, scratch: &Scratch) {
     assert_eq!(browser.eval(colours), json!([true, true]));
 }
 
-/// In the page of a comparison, the cells about what happened to a row are sentences, and are not
-/// printed in the font for code.
+/// Verdicts are not printed in the font for code.
 pub fn verdicts_are_sentences(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "compared");
     browser.resize(1440, 900);
@@ -78,9 +75,8 @@ pub fn verdicts_are_sentences(browser: &mut Browser, scratch: &Scratch) {
     assert_eq!(browser.eval("document.querySelectorAll('.table-box td.sentence .name').length"), 0);
 }
 
-/// The tooltip of a column says what its values do not include, and the tooltip of a marked value
-/// says how many calls have a value. One table has the durations of the run, of all calls and of
-/// threads. From the view of an op, links lead to other rows of the same op.
+/// Columns and marked values have tooltips. One table has the durations of the run, of all calls
+/// and of threads.
 pub fn meanings_are_beside_what_they_are_of(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     browser.resize(1440, 900);
@@ -96,7 +92,7 @@ pub fn meanings_are_beside_what_they_are_of(browser: &mut Browser, scratch: &Scr
     let rows = "[...document.querySelectorAll('[aria-label=Lengths] tbody tr')].map((row) => row.cells[0].textContent)";
     let rows = browser.eval(rows);
     assert_eq!([&rows[0], &rows[1]], ["the run", "all calls"], "{rows}");
-    // On this page, two ops have the same name.
+    // Two ops have the same name.
     let page = make(scratch, "long");
     open(browser, &page, "#op");
     let other = "document.querySelector('.others a')";

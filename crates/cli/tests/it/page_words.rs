@@ -1,5 +1,5 @@
-//! Tests the words beside numbers in the page and the report. Each of these words was added because
-//! a reader who only had the page had misunderstood a number.
+//! Tests the words beside numbers in the page and the report. Readers who only had the page had
+//! misunderstood a number without them.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +18,7 @@ fn run(words: &[&str]) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the data of the page, and the text that `report` prints with these options.
+/// Also returns the text of `report` with these options.
 fn shown(script: &ProfileScript, options: &[&str]) -> (Value, String) {
     let (scratch, profile) = script.written();
     let page = scratch.join("x.html");
@@ -40,7 +40,7 @@ fn table<'a>(head: &'a Value, id: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no table {id}: {head:#}"))
 }
 
-/// Returns the cells of a column from top to bottom.
+/// Returns the cells from top to bottom.
 fn column(table: &Value, name: &str) -> Vec<Value> {
     let columns = table["columns"].as_array().unwrap();
     let at = columns.iter().position(|column| column["name"] == name);
@@ -53,7 +53,7 @@ fn says(table: &Value, wanted: &str) -> bool {
     lines.iter().any(|line| line.as_str().unwrap().contains(wanted))
 }
 
-/// Only three of four calls have the counter, so its sum does not cover all calls of the row.
+/// Three of four calls have the counter.
 #[test]
 fn a_starred_value_says_of_how_many_calls_it_is() {
     let mut script = ProfileScript::monotonic();
@@ -73,7 +73,7 @@ fn a_starred_value_says_of_how_many_calls_it_is() {
     let expected = "counted in only some of the calls in the marked rows: page-faults";
     assert!(says(ops, expected), "{ops:#}");
     assert!(printed.contains(expected), "{printed}");
-    // A metric, which has no column for its mean, has the same note.
+    // A metric has no column for its mean.
     assert_eq!(column(ops, "fault-rate")[0][2], "in 3 of 4 calls");
     let of_all = "page-faults and fault-rate in 3 of 4 calls; calls and times are of all of them";
     assert!(says(ops, of_all), "{ops:#}");
@@ -81,7 +81,6 @@ fn a_starred_value_says_of_how_many_calls_it_is() {
     assert!(facts.contains(&json!(["page-faults", "21* (in 3 of 4 calls)"])), "{facts:?}");
 }
 
-/// `mm` was called with two shapes, for 5 and 2 ms, and `add` with one.
 #[test]
 fn rows_of_an_op_have_the_sum_over_its_arguments() {
     let mut script = ProfileScript::monotonic();
@@ -105,12 +104,12 @@ fn rows_of_an_op_have_the_sum_over_its_arguments() {
         let has = facts.contains(&json!(["total, all arguments", "7.00 ms"]));
         assert_eq!(has, expected, "{facts:?}");
     }
-    // If each op has only one row, the column for all arguments is missing.
+    // Each op has one row.
     script.processes[0].threads[0].items.remove(1);
     assert!(!shown(&script, &[]).1.contains("all arguments"));
 }
 
-/// `conv`, inside of `step`, launches a region. A task of the region begins late, on a worker.
+/// A task of the region begins late, on a worker.
 fn with_a_region() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -135,8 +134,7 @@ fn with_a_region() -> ProfileScript {
     script
 }
 
-/// The page shows two different times: the worker is in no call for 105 ms of its 195 ms, and the
-/// path for 50 + 2 · 10 ms.
+/// The worker is in no call for 105 ms of its 195 ms, and the path for 50 + 2 · 10 ms.
 #[test]
 fn what_is_between_is_not_the_same_on_a_thread_and_on_the_path() {
     let (head, _) = shown(&with_a_region(), &[]);
@@ -153,7 +151,7 @@ fn what_is_between_is_not_the_same_on_a_thread_and_on_the_path() {
         "between: the part of the wall time in which this thread was in no call"
     ));
     assert!(says(table(&head, "op"), "(between): the time in which the threads were in no call"));
-    // The own time of conv is 2 · (10 + 45 + 5 + 10) ms, but its self time is 2 · 20 ms.
+    // The own time of conv is 2 · (10 + 45 + 5 + 10) ms, its self time 2 · 20 ms.
     let names = column(path, "op");
     let conv = names.iter().position(|name| name == "conv").unwrap();
     assert_eq!(column(path, "own_ns")[conv], json!(["140 ms", 140e6]));
@@ -168,7 +166,6 @@ fn what_is_between_is_not_the_same_on_a_thread_and_on_the_path() {
     let step = names.iter().position(|name| name == "step (range)").unwrap();
     assert_eq!(column(path, "gain_ns")[step], json!(["180 ms", 180e6]));
     assert!(says(path, "of a range, if nothing inside of it took any"), "{path:#}");
-    // In the tree, self has the same meaning as in the table of ops.
     let tree = table(&head, "tree");
     assert!(says(tree, "self: without the calls inside, as in a report by op"), "{tree:#}");
     let conv = column(tree, "name").iter().position(|name| name == "conv").unwrap();
@@ -179,7 +176,7 @@ fn what_is_between_is_not_the_same_on_a_thread_and_on_the_path() {
 fn each_length_says_from_and_to_when() {
     let (head, printed) = shown(&with_a_region(), &["--verbose"]);
     let lengths = head["lengths"].as_array().unwrap();
-    // The calls take 200 ms on main and 90 ms on the worker.
+    // `in calls` is the sum of 200 ms on main and 90 ms on the worker.
     for [name, time, meaning] in [
         ["the run", "1.00 s", "to after its end, as `counterpoint run` saw it"],
         ["all calls", "250 ms", "from the start of the first call to the end of the last one"],
@@ -198,8 +195,8 @@ fn each_length_says_from_and_to_when() {
     }
 }
 
-/// Between the steps are 50 ms. In each step, 10 ms are before `conv` and 10 ms after it. In each
-/// `conv`, 10 ms are before the region and 10 ms after it.
+/// Between the steps are 50 ms. In each step and in each `conv`, 10 ms are before the inner call
+/// and 10 ms after it.
 #[test]
 fn gaps_have_levels() {
     let (head, printed) = shown(&with_a_region(), &["--by", "between"]);

@@ -1,4 +1,4 @@
-//! Tests `export --format parquet`. If the test environment has pyarrow, pyarrow reads the files.
+//! Tests `export --format parquet`. pyarrow reads the files.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn pyarrow_reads_the_same_as_csv() {
     let process = script.process(7);
     process.library("m,\"x\"", &["f", "g"]);
     let thread = process.thread("worker ∞");
-    // There are more rows than fit into one batch.
+    // More rows than fit into one batch.
     for i in 0..70_100u64 {
         if i % 1_000 == 999 {
             thread.then(Item::NextPage(10 * i, 0, 0));
@@ -43,8 +43,7 @@ fn pyarrow_reads_the_same_as_csv() {
 
 const COMPARE_WEIGHTS: &str = include_str!("parquet_weights.py");
 
-/// Records a real run with a budget. The numbers of the calls that were only counted must be the
-/// same as in the CSV.
+/// The numbers of the calls that were only counted are in the CSV, too.
 #[test]
 fn pyarrow_reads_the_weights_of_a_run_with_a_budget() {
     let Some(python) = testkit::python::with("parquet weights", "pyarrow") else { return };
@@ -74,7 +73,7 @@ fn pyarrow_reads_the_weights_of_a_run_with_a_budget() {
     assert!(timed + skipped <= 200_000, "{timed} timed calls, {skipped} only counted");
 }
 
-/// The first and the last bytes are the magic number of the format, even if there are no calls.
+/// A file begins and ends with the magic number of the format.
 #[test]
 fn parquet_needs_a_file_and_writes_it_completely() {
     let (scratch, dir) = ProfileScript::monotonic().written();

@@ -1,4 +1,4 @@
-//! Tests `run --passes`, which runs one program several times for the same profile.
+//! Tests `run --passes`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -8,8 +8,7 @@ use crate::support::{Expected, Iree, Programs, counterpoint, skip};
 use serde_json::{Value, json};
 use testkit::Scratch;
 
-/// Five hardware breakpoints at addresses that no program accesses. x86-64 has only four registers
-/// for breakpoints.
+/// No program accesses these addresses. x86-64 has four registers for breakpoints.
 const BREAKPOINTS: &str = "mem:0x1000:w,mem:0x2000:w,mem:0x3000:w,mem:0x4000:w,mem:0x5000:w";
 
 struct Run {
@@ -44,8 +43,7 @@ impl Run {
         serde_json::from_slice(&self.view(words)).unwrap()
     }
 
-    /// Returns the report's JSON with raw values, because the report always shows raw values of
-    /// single passes.
+    /// A report shows raw values of single passes.
     fn report(&self) -> Value {
         self.json(&["report", "--raw", "--format", "json"])
     }
@@ -64,8 +62,7 @@ fn names(report: &Value) -> Vec<(String, u64, u64)> {
         .collect()
 }
 
-/// Each group of counters is counted in a separate pass. In each call, the simulated counters count
-/// 7, 2 and 1, but only in the pass of their group.
+/// In each call, the simulated counters count 7, 2 and 1 in the pass of their group.
 #[test]
 fn groups_are_passes() {
     let Some(program) = counterpoint("passes_groups") else { return };
@@ -98,7 +95,7 @@ fn groups_are_passes() {
     assert_eq!(of("a").2, of("b").2);
     assert_ne!(of("a").2, of("c").2, "a ratio over two passes is not formed");
     assert_eq!(report["losses"], json!([]));
-    // The export contains the pass of each call. A call has no value of a counter of another pass.
+    // A call has no value of a counter of another pass.
     let export = run.json(&["export", "--format", "json"]);
     let calls = export["calls"].as_array().unwrap();
     assert_eq!(calls.len(), 200);
@@ -109,7 +106,6 @@ fn groups_are_passes() {
         };
         assert_eq!(["a", "b", "c"].map(|n| call[n].clone()), expected);
     }
-    // In the report by rank and in the tree, the numbers must also be those of one pass.
     for by in [&["--by", "rank"][..], &["--tree"]] {
         let words = ["report", "--raw", "--format", "json"];
         let other = run.json(&[&words, by].concat());
@@ -127,15 +123,13 @@ fn groups_are_passes() {
         .sum();
     assert!((workers / ns(row) - 1.0).abs() < 1e-9, "{sites:#}");
     let text = String::from_utf8(run.view(&["report"])).unwrap();
-    // Like the rows, the first line contains the numbers of one pass.
     let first = text.lines().next().unwrap();
     assert!(first.contains("in 100 calls (") && first.ends_with("mean of 2 passes)"), "{text}");
     assert!(
         text.contains("passes    2") && !text.contains("counted in only some of the calls"),
         "{text}"
     );
-    // A metric works if all of its counters were in the same pass. If they were in two passes, the
-    // metric is refused.
+    // A metric needs counters of one pass.
     let ratio = run.json(&["report", "--format", "json", "--metric", "r=b/a"]);
     assert!(ratio.to_string().contains(r#""name":"r""#), "{ratio}");
     let mut refused = Command::new(&program);
@@ -143,8 +137,7 @@ fn groups_are_passes() {
     assert_eq!(refused.output().unwrap().status.code(), Some(2));
 }
 
-/// x86-64 has four registers for breakpoints, so the kernel refuses the fifth one. With `--passes`,
-/// `run` therefore distributes the breakpoints over two passes.
+/// x86-64 has four registers for breakpoints.
 #[test]
 fn counters_that_do_not_fit_at_once_are_divided() {
     let Some(program) = counterpoint("passes_fit") else { return };
@@ -164,7 +157,6 @@ fn counters_that_do_not_fit_at_once_are_divided() {
     };
     let all: Vec<&str> = BREAKPOINTS.split(',').collect();
     assert_eq!((of_pass(1), of_pass(2)), (all[..4].to_vec(), all[4..].to_vec()));
-    // `task-clock` is counted in both passes, under two names.
     assert!(counters.iter().any(|c| (c.0.as_str(), c.1) == ("task-clock", 1)), "{counters:?}");
     assert!(counters.iter().any(|c| (c.0.as_str(), c.1) == ("task-clock@2", 2)), "{counters:?}");
     let row = &report["rows"][0];
@@ -182,8 +174,7 @@ fn counters_that_do_not_fit_at_once_are_divided() {
     assert_eq!(forced.report()["profile"]["passes"], 5, "{}", forced.words());
 }
 
-/// If a program does something else in the second pass, the report says so, and shows no means over
-/// the passes.
+/// Means over such passes would mislead.
 #[test]
 fn passes_that_differ_are_marked() {
     let Some(program) = counterpoint("passes_differ") else { return };
@@ -195,7 +186,7 @@ fn passes_that_differ_are_marked() {
     assert!(run.output.status.success(), "{}", run.words());
     let report = run.report();
     let row = &report["rows"][0];
-    // Each pass has one call with the workgroup id 0,0,0, so each has one dispatch.
+    // Each pass has one call with the workgroup id 0,0,0.
     assert_eq!((&row["calls"], &row["dispatches"]), (&Value::Null, &1.into()));
     let calls: Vec<&Value> =
         row["passes"].as_array().unwrap().iter().map(|pass| &pass["calls"]).collect();
@@ -208,8 +199,6 @@ fn passes_that_differ_are_marked() {
     assert!(csv.contains("10|12"), "{csv}");
 }
 
-/// After a pass fails, no other pass runs. `run` ends with the exit status of the failed pass, and
-/// the recorded passes are kept.
 #[test]
 fn a_pass_that_fails_is_the_last() {
     let Some(program) = counterpoint("passes_fail") else { return };
@@ -226,8 +215,7 @@ fn a_pass_that_fails_is_the_last() {
     assert_eq!(report["total"]["calls"], 20);
     assert_eq!(report["profile"]["exit"]["code"], 3);
     assert!(report["notes"].to_string().contains("only 2 of 3 passes"), "{}", report["notes"]);
-    // The pass that was not run is missing, and is not counted as 0. Both other passes made ten
-    // calls, so the mean is ten.
+    // The pass that was not run is not counted as 0.
     let row = &report["rows"][0];
     let passes = row["passes"].as_array().unwrap();
     let calls: Vec<_> = passes.iter().map(|pass| pass["calls"].as_u64().unwrap()).collect();
@@ -246,7 +234,7 @@ fn a_pass_that_fails_is_the_last() {
 
 const CTRL_C: &str = include_str!("ctrl_c.py");
 
-/// Ctrl-C while no program is running ends the whole command. The recorded passes are kept.
+/// No program runs when Ctrl-C arrives.
 #[test]
 fn a_signal_between_two_passes_ends_the_command() {
     let Some(program) = counterpoint("passes_signal") else { return };
@@ -254,8 +242,7 @@ fn a_signal_between_two_passes_ends_the_command() {
     let [host, library] = host();
     let script = r#"test -e first && exec sleep 30; echo $$ > first; exec "$0" "$1" calls 10"#;
     let events = "{sim/a,readings=0:1/},{sim/b,readings=0:1/},{sim/c,readings=0:1/}";
-    // On a busy machine, Ctrl-C may arrive after the second pass has begun, and then ends that pass
-    // instead. So the test tries several times.
+    // On a busy machine, Ctrl-C may arrive in the second pass, so the test tries several times.
     for _ in 0..20 {
         let scratch = Scratch::new();
         let mut driver = Command::new(&python);
@@ -286,8 +273,7 @@ fn a_signal_between_two_passes_ends_the_command() {
     panic!("none of 20 signals arrived between two passes");
 }
 
-/// `run` is killed with SIGKILL in its second pass. Both passes can be read, and they are complete
-/// when the program has ended.
+/// SIGKILL ends `run` in its second pass.
 #[test]
 fn passes_survive_a_kill_of_run() {
     let Some(program) = counterpoint("passes_kill") else { return };
@@ -335,7 +321,7 @@ fn nothing_to_divide_is_an_error() {
     }
 }
 
-/// As without passes, an environment variable can name the counters.
+/// The variable has the same meaning as without passes.
 #[test]
 fn a_variable_may_name_the_counters() {
     let Some(program) = counterpoint("passes_variable") else { return };
@@ -360,8 +346,7 @@ fn a_variable_may_name_the_counters() {
     assert!(told.contains("COUNTERPOINT_CPU_METRICS page-fautls: "), "{told}");
 }
 
-/// Records a model with IREE from the stock wheels. In every pass, the calls of each op must be as
-/// many as IREE's own profiler counts.
+/// IREE's own profiler counts as many calls.
 #[test]
 fn a_model_in_passes() {
     let Some(program) = counterpoint("passes_iree") else { return };
@@ -389,7 +374,7 @@ fn a_model_in_passes() {
         assert_eq!(row["passes"].as_array().unwrap().len() as u64, passes);
     }
     assert_eq!(report["rows"].as_array().unwrap().len(), expected.ops.len());
-    // On a busy machine, a sample may be late. This is the only loss that may occur.
+    // On a busy machine, a sample may be late.
     let losses = report["losses"].as_array().unwrap();
     assert!(losses.iter().all(|loss| loss["name"] == "track_overrun"), "{losses:?}");
     assert!(report["tracks"][0]["samples"].as_u64().unwrap() >= 2, "samples of all passes");

@@ -1,6 +1,4 @@
-//! Tests recordings in difficult environments: with small limits, small file systems and few
-//! permissions. The program ends as it would without Counterpoint, everything that can be recorded
-//! is recorded, and every loss is reported with its name.
+//! Tests recordings with small limits, small file systems and few permissions.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,8 +7,7 @@ use std::process::{Command, Output};
 use crate::support::{Programs, counterpoint, skip};
 use serde_json::Value;
 
-/// Runs `SETUP; counterpoint run … -- host MODE` in a shell. In the shell, `$P` is the path of the
-/// profile.
+/// Runs `SETUP; counterpoint run … -- host MODE` in a shell.
 fn record(program: &Path, profile: &Path, setup: &str, events: &str, mode: &str) -> Output {
     let programs = Programs::get();
     let script =
@@ -34,8 +31,7 @@ fn losses(report: &Value) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Because of `ulimit -f`, the recorder cannot append full pages to the profile's file. They stay
-/// in memory instead.
+/// Full pages stay in memory.
 #[test]
 fn a_file_size_limit_loses_nothing_while_memory_lasts() {
     let Some(program) = counterpoint("file-size") else { return };
@@ -48,15 +44,14 @@ fn a_file_size_limit_loses_nothing_while_memory_lasts() {
     assert_eq!(losses(&report), []);
 }
 
-/// `run` cannot raise a hard limit on the size of files. The limit also applies to the pool, the
-/// shared memory for recorded calls, so `run` refuses a request for a larger pool.
+/// The limit on the size of files also applies to the pool, the shared memory for recorded calls.
 #[test]
 fn a_pool_above_the_hard_limit_on_file_sizes_is_refused() {
     let test = "a_pool_above_the_hard_limit_on_file_sizes_is_refused";
     let Some(program) = counterpoint(test) else { return };
     let scratch = testkit::Scratch::new();
     let profile = scratch.join("p.cpt");
-    // The limit is 1 GiB, in units of 512 bytes.
+    // The limit is 1 GiB in units of 512 bytes.
     let of = |threads: &str| {
         let events = format!("none --max-threads {threads}");
         record(&program, &profile, "ulimit -f 2097152", &events, "calls 10")
@@ -69,14 +64,12 @@ fn a_pool_above_the_hard_limit_on_file_sizes_is_refused() {
     assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
 }
 
-/// If the program can open no file descriptor for a counter, calls are only timed. The missing
-/// counters are reported as a loss.
 #[test]
 fn without_descriptors_calls_are_timed() {
     let Some(program) = counterpoint("descriptors") else { return };
     let scratch = testkit::Scratch::new();
     let (profile, wrapper) = (scratch.join("p.cpt"), scratch.join("few"));
-    // `run` itself checks the counters, so only the program gets the small limit.
+    // Only the program gets the small limit.
     std::fs::write(&wrapper, "#!/bin/sh\nulimit -n 6\nexec \"$@\"\n").unwrap();
     std::fs::set_permissions(&wrapper, std::fs::Permissions::from_mode(0o755)).unwrap();
     let programs = Programs::get();
@@ -98,8 +91,7 @@ fn without_descriptors_calls_are_timed() {
     assert_eq!(counter["total"], Value::Null, "a missing counter is not zero: {counter}");
 }
 
-/// Counters use only the descriptor numbers that are reserved for them. A program with many threads
-/// and many open files can still open all of its files.
+/// The program has many threads and many open files.
 #[test]
 fn counters_leave_the_programs_descriptors_alone() {
     let Some(program) = counterpoint("own-descriptors") else { return };
@@ -110,13 +102,11 @@ fn counters_leave_the_programs_descriptors_alone() {
     assert!(output.status.success(), "{output:?}");
     let report = report(&program, &profile);
     assert_eq!(report["total"]["calls"], 200);
-    // 256 of the 1,024 numbers are reserved. They are enough for 51 threads with five counters
-    // each.
+    // 256 of the 1,024 numbers are reserved: enough for 51 threads with five counters each.
     assert_eq!(losses(&report), [("counter_open_failed".to_owned(), 149)]);
 }
 
-/// If an unprivileged user may not count in the kernel, `run` refuses such a counter and suggests a
-/// remedy. A counter with `:u` works.
+/// A counter with `:u` works.
 #[test]
 fn an_unprivileged_user() {
     let Some(program) = counterpoint("unprivileged") else { return };
@@ -128,8 +118,7 @@ fn an_unprivileged_user() {
     for place in [scratch.path(), Programs::get().host.parent().unwrap()] {
         std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o777)).unwrap();
     }
-    // Perhaps only root can read the program's directory, so the test makes a copy that everybody
-    // can read.
+    // Everybody can read the copy.
     let dist = scratch.join("dist");
     let built = program.ancestors().nth(2).unwrap();
     assert!(Command::new("cp").arg("-r").arg(built).arg(&dist).status().unwrap().success());
@@ -160,8 +149,7 @@ fn an_unprivileged_user() {
     }
 }
 
-/// Runs a script in a separate mount namespace, in which a small tmpfs can be mounted over
-/// directories.
+/// A small tmpfs can be mounted over directories in the namespace.
 fn in_own_mounts(test: &str, script: &str, arguments: &[&Path]) -> Option<Output> {
     let output = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-c", script])
@@ -175,8 +163,7 @@ fn in_own_mounts(test: &str, script: &str, arguments: &[&Path]) -> Option<Output
     Some(output)
 }
 
-/// The profile's file system becomes full before the program ends. The pages of calls that did not
-/// fit are still in memory, so the report shows all calls.
+/// The calls that did not fit on the disk are still in memory.
 #[test]
 fn a_full_disk_keeps_what_is_in_memory() {
     let Some(program) = counterpoint("full-disk") else { return };
@@ -196,8 +183,7 @@ fn a_full_disk_keeps_what_is_in_memory() {
     assert_eq!(report["total"]["calls"], 1_000_000, "{output:?}");
 }
 
-/// `/dev/shm` has room for little more than one page. Calls of threads without a page are reported
-/// as a loss. The program and its other threads continue.
+/// `/dev/shm` has room for little more than one page.
 #[test]
 fn little_shared_memory_is_a_named_loss() {
     let Some(program) = counterpoint("shared-memory") else { return };
@@ -219,8 +205,7 @@ fn little_shared_memory_is_a_named_loss() {
     assert_eq!(recorded + lost, 80_000, "each call is recorded or a named loss: {report}");
 }
 
-/// Counterpoint keeps no files in the home directory or in TMPDIR, so it does not matter if they
-/// are read-only, missing or not set.
+/// The home directory or TMPDIR may be read-only, missing or not set.
 #[test]
 fn no_home_and_no_place_for_temporary_files() {
     let Some(program) = counterpoint("home") else { return };
@@ -252,14 +237,13 @@ fn no_home_and_no_place_for_temporary_files() {
         assert_eq!(lines[..2], ["calls 100 0 done", "status 0"], "{number}: {output:?}");
         assert!(lines[2].starts_with("nothing,test_linked,test.mlir:10,100,"), "{}", lines[2]);
     }
-    // If the profile itself cannot be created, the program is not started.
     assert_eq!(lines[12..], ["status 2"], "{output:?}");
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(words.contains("Read-only file system"), "{words}");
 }
 
-/// If `/dev/shm` is not writable and `XDG_RUNTIME_DIR` is not set, `run` creates the pool inside of
-/// the profile, and a note in the report says so.
+/// `/dev/shm` is not writable, and `XDG_RUNTIME_DIR` is not set. The pool is then inside of the
+/// profile.
 #[test]
 fn no_shared_memory_at_all() {
     let Some(program) = counterpoint("no-shm") else { return };
@@ -283,10 +267,8 @@ fn no_shared_memory_at_all() {
     assert!(!scratch.join("p.cpt/pool").exists(), "the pool is gone when all is collected");
 }
 
-/// Root has the `XDG_RUNTIME_DIR` of another user, as after `su`, or one that a group can write to,
-/// and `/dev/shm` is not writable. Other users could replace anything that `run` creates in this
-/// directory: the pool, or the link through which a library with a space in its path is preloaded.
-/// So `run` creates nothing there.
+/// Root has the `XDG_RUNTIME_DIR` of another user, as after `su`, or one that a group can write to.
+/// Other users could replace what `run` creates there: the pool, or the link to a library.
 #[test]
 fn a_runtime_directory_of_another_user() {
     let Some(program) = counterpoint("runtime-directory") else { return };
@@ -310,9 +292,7 @@ fn a_runtime_directory_of_another_user() {
     assert_eq!(text, "status 0\nstatus 0\n", "the directories are empty: {output:?}");
 }
 
-/// The program gets an environment of about 1 MB, consisting of a few long variables or of many
-/// short ones. It also gets 5,000 arguments. It receives all variables and arguments, and the
-/// profile contains its arguments.
+/// The environment has about 1 MB in a few long variables or in many short ones.
 #[test]
 fn a_large_environment_and_many_arguments() {
     let Some(program) = counterpoint("environment") else { return };
@@ -323,7 +303,7 @@ fn a_large_environment_and_many_arguments() {
         (0..40_000).map(|i| (format!("VARIABLE_{i}"), i.to_string())).collect();
     let arguments: Vec<String> = (0..5_000).map(|i| format!("{i}-{}", "y".repeat(60))).collect();
     for (what, variables) in [("long", long), ("many", many)] {
-        // The program prints what it received, and then becomes the host.
+        // The program prints what it received, and becomes the host.
         let script = r#"env | grep -cE '^(LONG|VARIABLE)_'; host=$1; shift
             echo $#; exec "$host" "$@""#;
         let mut run = Command::new(&program);
@@ -345,9 +325,7 @@ fn a_large_environment_and_many_arguments() {
     }
 }
 
-/// Several commands with the same output start at the same moment. One of them records. Each of the
-/// others reports that a recording is in progress, whatever files the recording command has created
-/// so far.
+/// Several commands with the same output start at the same moment, and one of them records.
 #[test]
 fn several_runs_into_one_output() {
     let Some(program) = counterpoint("one-output") else { return };
@@ -358,7 +336,7 @@ fn several_runs_into_one_output() {
         let start = || {
             let mut command = Command::new(&program);
             command.args(["run", "-e", "none", "-o"]).arg(&profile);
-            // The program waits, so the first recording is still running when the others start.
+            // The first recording still runs when the others start.
             command
                 .args(["--", "sh", "-c", r#"while [ ! -e "$0" ]; do sleep 0.01; done"#])
                 .arg(&over);

@@ -1,5 +1,5 @@
-//! Tests `counterpoint plugin` with plugins that the tests compile. Valid plugins are tested in
-//! every command. Other plugins crash, hang, write without end, or report wrong sizes.
+//! Tests `counterpoint plugin` with plugins that the tests compile. Some of them crash, hang, write
+//! without end, or report wrong sizes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Compiles `tests/programs/plugins/plugin.c`. Its events get the present time.
+/// Its events get the present time.
 fn plugin(to: &Path, flags: &[&str]) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos();
     let base = format!("-DBASE={now}LL");
@@ -27,7 +27,7 @@ fn plugin(to: &Path, flags: &[&str]) {
         .expect("a C compiler: Rust links with it");
 }
 
-/// Compiles the documentation's example plugin, `clock.c`.
+/// The documentation's example.
 fn example(to: &Path) {
     let source = "../../examples/plugin-c/clock.c";
     c::compile("cc", source, to, &["-std=gnu11", "-fPIC", "-shared", "-lpthread"])
@@ -69,7 +69,7 @@ fn a_kernel_with_a_random_name_is_in_every_output() {
         let found = events.iter().find(|event| event["ph"] == phase && event["name"] == name);
         found.unwrap_or_else(|| panic!("no {phase} {name} in {events:#?}"))
     };
-    // The expected values come from tests/programs/plugins/plugin.c.
+    // These values come from tests/programs/plugins/plugin.c.
     let kernel = find("X", &name);
     assert_eq!(
         (&kernel["pid"], &kernel["tid"], &kernel["dur"]),
@@ -127,7 +127,7 @@ fn one_bad_file_never_stops_the_others() {
     for (line, (file, what)) in lines.iter().zip(expected) {
         assert!(line.contains(file) && line.contains(what), "{line}");
     }
-    // The plugins `b` and `c` return four events each.
+    // `b` and `c` return four events each.
     assert!(said.contains("8 events of 2 plugins"), "{said}");
     let report = counterpoint(&["report", &profile]);
     let losses = format!("{}{}", text(&report.stdout), text(&report.stderr));
@@ -169,7 +169,7 @@ fn the_example_and_the_sdk_pass_every_probe() {
     assert_eq!(document["findings"], serde_json::json!([]), "{document}");
     let probes = document["probes"].as_array().expect("a list").len();
     assert!(checked.status.success() && probes > 20, "{document}");
-    // The plugin has bursts of work that take a millisecond. The profile shows them at their times.
+    // The plugin has bursts of work that take a millisecond.
     let profile = shown(&scratch.join("p.cpt"));
     let done = counterpoint(&["plugin", "run", &shown(&clock), "--for", "100ms", "-o", &profile]);
     assert!(done.status.success(), "{done:?}");
@@ -195,7 +195,7 @@ fn a_plugin_without_checks_is_told_each_of_them() {
             finding["probes"].to_string().contains(probe) && finding["level"] == level
         })
     };
-    // The plugin does not check its arguments, and writes all types, however small the room is.
+    // The plugin does not check its arguments.
     assert!(found("null registry", "fragile"), "{document:#}");
     assert!(found("little room", "violation"), "{document:#}");
     assert!(found("too small", "style"), "{document:#}");
@@ -204,8 +204,7 @@ fn a_plugin_without_checks_is_told_each_of_them() {
     assert_eq!(missing.status.code(), Some(2));
 }
 
-/// A plugin in C++ throws an exception or ends its thread. It does this in the call that THROWS_AT
-/// names (`tests/programs/plugins/throws.cpp`).
+/// THROWS_AT names the call (`tests/programs/plugins/throws.cpp`).
 #[test]
 fn what_does_not_return_is_named_and_counted() {
     let scratch = Scratch::new();
@@ -259,7 +258,6 @@ fn what_does_not_return_is_named_and_counted() {
         let losses = report["losses"].to_string();
         assert!(losses.contains("\"plugin_failed\"") && losses.contains(":1"), "{at}: {losses}");
     }
-    // `plugin check` names the call that threw, and continues.
     let checked = with("profilerStop:own", &["plugin", "check", &file, "--format", "json"]);
     assert_eq!(checked.status.code(), Some(1), "{checked:?}");
     let document = json(&checked);
@@ -310,7 +308,7 @@ fn ctrl_c_ends_a_recording_and_keeps_it() {
         .spawn()
         .expect("starts");
     let begun = Instant::now();
-    // Waits until the plugin's thread is running, because the recording has then begun.
+    // The plugin's thread runs when the recording has begun.
     while !has_thread(child.id()) && begun.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -323,7 +321,6 @@ fn ctrl_c_ends_a_recording_and_keeps_it() {
     assert!(text(&output.stderr).contains("events of 1 plugin"), "{}", text(&output.stderr));
 }
 
-/// Returns whether a child of this process has two threads.
 fn has_thread(parent: u32) -> bool {
     let children = format!("/proc/{parent}/task/{parent}/children");
     let children = fs::read_to_string(children).unwrap_or_default();
@@ -361,8 +358,7 @@ fn wrong_arguments_are_named() {
         assert!(text(&output.stderr).contains(what), "{arguments:?}: {}", text(&output.stderr));
         assert!(!Path::new(&profile).exists(), "{arguments:?}");
     }
-    // The plugin supports none of the requested kinds. So there are no events, and the command ends
-    // with status 1.
+    // The plugin supports none of the requested kinds.
     let none = counterpoint(&[
         "plugin", "run", &file, "--for", "1ms", "--kinds", "memset", "-o", &profile,
     ]);

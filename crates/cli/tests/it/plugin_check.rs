@@ -1,11 +1,9 @@
 //! Compares `counterpoint plugin check` with a host (`tests/programs/plugins/kineto_host.cpp`) that
-//! was written only from the published description. The tests compile valid and invalid plugins,
-//! and ask both about them.
+//! was written only from the published description.
 //!
-//! | the check says | what is true |
-//! |---|---|
-//! | conforms | the host records with it, without a complaint, and writes a file that is JSON |
-//! | violates | the host refuses or complains, or the header forbids it |
+//! | the check says | what is true | |---|---| | conforms | the host records with it, without a
+//! complaint, and writes a file that is JSON | | violates | the host refuses or complains, or the
+//! header forbids it |
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -34,26 +32,20 @@ fn findings(document: &Value, level: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Compiles `minimal.c` with this mistake in it.
 fn minimal(to: &Path, mistake: &str) {
     let flags = ["-std=gnu11", &format!("-DMISTAKE={mistake}")];
     c::shared("cc", "plugins/minimal.c", to, &flags).expect("a C compiler: Rust links with it");
 }
 
-/// The compiled `kineto_host.cpp`.
 struct Host {
     scratch: Scratch,
     program: PathBuf,
 }
 
-/// The result of a recording by the host with a plugin.
 #[derive(Debug, PartialEq)]
 enum Made {
-    /// The plugin recorded, and its file is JSON.
     Recorded,
-    /// The plugin did not record, or the host complained.
     Refused,
-    /// The plugin recorded, and its file is broken.
     Broke,
 }
 
@@ -97,17 +89,14 @@ fn the_smallest_valid_plugin_conforms() {
     assert!(done.status.success(), "{document:#}");
     assert_eq!(document["verdict"], "conforms");
     assert_eq!(findings(&document, "violation"), []);
-    // The plugin `minimal.c` does not check pointers, so it crashes in calls that no host makes.
-    // The check reports this as advice, and not as a violation.
+    // `minimal.c` does not check pointers, so it crashes in calls that no host makes.
     let fragile = findings(&document, "fragile");
     assert!(fragile.iter().any(|(clause, _)| clause == "robust"), "{fragile:?}");
-    // The check itself passes a null builder and a size of a later version to the plugin. No
-    // finding may blame the plugin for this.
+    // The check itself passes a size of a later version.
     let style = findings(&document, "style");
     let all: Vec<_> = fragile.iter().chain(&style).collect();
     assert!(all.iter().all(|(_, what)| !what.contains("later version")), "{all:?}");
-    // Each finding names a clause that the document explains. The document identifies the file by
-    // its hash.
+    // The document identifies the file by its hash.
     let clauses: Vec<&str> = document["clauses"]
         .as_array()
         .expect("clauses")
@@ -136,7 +125,7 @@ fn what_the_check_says_agrees_with_a_host_of_the_published_interface() {
     let Some(host) = Host::new() else { return testkit::skip("plugin check", "no g++") };
     let scratch = Scratch::new();
     let file = scratch.join("plugin.so");
-    // For each mistake: the clause that it violates, if there is one, and what happens in the host.
+    // The clause that the mistake violates, if any, and what happens in the host.
     for (mistake, clause, made) in [
         ("NOTHING", None, Made::Recorded),
         ("EVENT_NAMELESS", None, Made::Recorded),
@@ -152,7 +141,7 @@ fn what_the_check_says_agrees_with_a_host_of_the_published_interface() {
         ("DESTROY_CRASHES", Some("result"), Made::Refused),
         ("EVENT_SMALL", Some("builder"), Made::Refused),
         ("METADATA_NOT_JSON", Some("metadata"), Made::Broke),
-        // The host does not notice these mistakes, but the header forbids them.
+        // The header forbids these mistakes.
         ("CREATE_CRASHES_SECOND", Some("result"), Made::Recorded),
         ("TYPE_UNKNOWN", Some("types"), Made::Recorded),
         ("NAME_ENDLESS", Some("query"), Made::Recorded),
@@ -197,7 +186,7 @@ fn older_states_of_the_interface_are_refused_by_name() {
         assert_eq!(of_state.len(), 1, "{document:#}");
         assert!(of_state[0].1.contains("build it for state 92fa2ffc"), "{of_state:?}");
     }
-    // The plugin `state1.so` has a different table, and `plugin list` detects this, too.
+    // `plugin list` detects this, too.
     let mut list = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
     let listed = list.args(["plugin", "list", "--format", "json"]).arg(scratch.join("state1.so"));
     let listed = json(&listed.output().expect("the program starts"));
@@ -212,8 +201,7 @@ fn the_time_of_all_questions_is_limited() {
     minimal(&file, "HANGS_LATE");
     let begun = Instant::now();
     let done = check(&file, &["--timeout", "3s", "--format", "json"]);
-    // On a busy machine, the check takes longer than its limit of 3 s. But it takes less than half
-    // a minute, which is the time limit of each question to the plugin.
+    // Half a minute is the time limit of each question to the plugin.
     assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
     assert_eq!(done.status.code(), Some(1));
     let document = json(&done);
@@ -231,7 +219,6 @@ fn the_time_of_all_questions_is_limited() {
     assert!(text.contains("is not certified") && text.contains("not asked"), "{text}");
 }
 
-/// The plugin `hostile.c` harms the process that calls it. Each message names the harm.
 #[test]
 fn a_plugin_cannot_harm_who_asks_about_it() {
     let scratch = Scratch::new();
@@ -251,8 +238,8 @@ fn a_plugin_cannot_harm_who_asks_about_it() {
         let begun = Instant::now();
         let document = json(&check(&file, &["--timeout", "2s", "--format", "json"]));
         assert!(begun.elapsed() < Duration::from_secs(25), "{harm}: {:?}", begun.elapsed());
-        // If a plugin used all of the time, no finding says that it hangs, because each question
-        // may take half a minute. On a busy machine, reading a mebibyte takes a part of that time.
+        // Without time, no finding says that the plugin hangs. On a busy machine, reading a
+        // mebibyte takes long.
         let what = document["findings"][0]["what"].as_str();
         let outcome = document["probes"][0]["outcome"].as_str().unwrap_or_default();
         let is_told = what.is_some_and(|what| what.starts_with(said));
@@ -270,7 +257,7 @@ fn a_plugin_cannot_harm_who_asks_about_it() {
     }
 }
 
-/// Returns how many running processes have this file in their command line.
+/// The file is in their command line.
 fn running_with(file: &Path) -> usize {
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
     let words = |process: std::fs::DirEntry| std::fs::read(process.path().join("cmdline"));
@@ -281,7 +268,6 @@ fn running_with(file: &Path) -> usize {
         .count()
 }
 
-/// Waits until this many processes run with this file in their command line.
 fn wait_for(processes: usize, file: &Path) {
     let end = Instant::now() + Duration::from_secs(60);
     while running_with(file) != processes {
@@ -295,13 +281,12 @@ fn what_a_plugin_has_forked_ends_with_the_question() {
     let scratch = Scratch::new();
     let file = scratch.join("forks.so");
     c::shared("cc", "plugins/hostile.c", &file, &["-std=gnu11", "-w", "-DHARM=FORKS"]).expect("cc");
-    // The process that the plugin has forked also has the pipe for answers open, but the command
-    // does not wait for that process.
+    // The forked process also has the pipe for answers open.
     let begun = Instant::now();
     let document = json(&check(&file, &["--timeout", "120s", "--format", "json"]));
     assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", begun.elapsed());
     assert_eq!(document["probes"][0]["outcome"], "passed", "{document:#}");
-    // The forked process has been killed. It takes a moment until it has disappeared.
+    // It takes a moment until the killed process has disappeared.
     wait_for(0, &file);
 }
 
@@ -316,8 +301,7 @@ fn what_a_plugin_has_forked_ends_with_an_interrupted_command() {
             let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
             command.args(["plugin", what]).arg(&file).stdout(Stdio::null()).stderr(Stdio::null());
             let mut child = command.spawn().expect("starts");
-            // The three processes are the command, its child that calls the plugin, and the process
-            // that this child forked.
+            // The command, its child that calls the plugin, and the process that this child forked.
             wait_for(3, &file);
             // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number
             // is its own.

@@ -1,6 +1,5 @@
-//! Tests several plugins in one recording. The plugins are three builds of
-//! `tests/programs/plugins/two_devices.c`. All of them give their devices and arrows the same
-//! numbers, as plugins of different vendors do.
+//! Tests several plugins in one recording: three builds of `tests/programs/plugins/two_devices.c`.
+//! Like plugins of different vendors, they give their devices and arrows the same numbers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,11 +12,10 @@ use crate::support::trace_processor::TraceProcessor;
 use crate::support::{Programs, counterpoint};
 
 const VENDORS: [&str; 3] = ["ares", "boreas", "ceto"];
-/// The number of kernels of each device. The next constant is the duration of a kernel.
+/// The kernels of each device, and how long each takes.
 const KERNELS: u64 = 50;
 const KERNEL_NS: f64 = 8000.0;
 
-/// Compiles a plugin for each vendor, and returns their paths.
 fn plugins(scratch: &Scratch) -> Vec<String> {
     let compile = |vendor: &&str| {
         let file = scratch.join(&format!("{vendor}.so"));
@@ -29,14 +27,14 @@ fn plugins(scratch: &Scratch) -> Vec<String> {
     VENDORS.iter().map(compile).collect()
 }
 
-/// Runs a command that must succeed, and returns its standard output.
+/// Returns the standard output.
 fn said(program: &Path, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Records the same plugins twice, in a program and without a program. Returns both profiles.
+/// Records the plugins in a program and without a program.
 fn profiles(program: &Path, scratch: &Scratch, plugins: &[String]) -> [String; 2] {
     let [inside, alone] = ["in.cpt", "alone.cpt"].map(|name| scratch.join(name));
     let [inside, alone] = [inside, alone].map(|path| path.display().to_string());
@@ -71,8 +69,8 @@ fn each_plugin_has_its_own_devices() {
         let mut names = BTreeMap::new();
         for row in &on_devices {
             assert_eq!(row["calls"], KERNELS, "{profile}: {row}");
-            // A device runs one kernel at a time, so its time does not depend on the devices of
-            // other plugins. Ticks of a profile's clock are not exactly as long as nanoseconds.
+            // A device runs one kernel at a time. Ticks of a profile's clock are not exactly as
+            // long as nanoseconds.
             let expected = KERNELS as f64 * KERNEL_NS;
             for time in [&row["total_ns"], &row["self_ns"]] {
                 let off = (time.as_f64().unwrap() - expected).abs();
@@ -87,8 +85,7 @@ fn each_plugin_has_its_own_devices() {
         let numbers: Vec<_> =
             names.iter().map(|((_, name), number)| (*name as u64, *number)).collect();
         assert_eq!(numbers, [(0, 0), (1, 1)].repeat(3), "as the plugins number them");
-        // Devices are neither processes nor threads. Without a recorded program, the report counts
-        // one process for each plugin.
+        // Without a recorded program, each plugin counts as one process.
         let processes = if profile.ends_with("in.cpt") { 1 } else { 3 };
         let total = report(&program, &profile, &[])["total"].clone();
         let counts = ["processes", "threads", "devices"].map(|key| total[key].as_u64().unwrap());
@@ -117,8 +114,7 @@ fn each_arrow_leads_from_a_launch_to_its_own_kernel() {
         for file in ["t.json", "t.pftrace"] {
             let to = scratch.join(file);
             said(&program, &["trace", "export", &profile, "-o", to.to_str().unwrap()]);
-            // The trace processor reports no fault in the file. Two arrows with the same number
-            // would be a fault.
+            // Two arrows with the same number would be a fault.
             let timeline = perfetto.timeline(&to);
             let ends = |flow: &[usize; 2]| flow.map(|end| timeline.slices[end].name.clone());
             let mut arrows: Vec<[String; 2]> = timeline.flows.iter().map(ends).collect();
@@ -189,7 +185,7 @@ fn an_overflow_in_telemetry_is_no_failure_of_the_plugin() {
     let scratch = Scratch::new();
     let [inside, alone] = ["in.cpt", "alone.cpt"].map(|name| scratch.join(name));
     let [inside, alone] = [inside, alone].map(|path| path.display().to_string());
-    // A sample of the plugin `telemetry` has more values than fit into the buffer.
+    // A sample of `telemetry` has more values than fit into the buffer.
     let limit = ["--plugin-buffer", "256", "--plugin-flush", "0s", "--plugin", "telemetry"];
     let run = [&["run", "-e", "none", "-o", &inside], &limit[..], &["--", "sleep", "0.1"]].concat();
     said(&program, &run);

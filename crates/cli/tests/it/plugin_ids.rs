@@ -1,7 +1,6 @@
 //! Tests `run --plugin-ids`, which links kernels of a plugin to the ops of IREE, TVM and PyTorch
-//! that launched them. The accelerator is `tests/programs/plugins/accelerator.c`. A program calls
-//! it inside of an op and gives the kernel the op's name. So Perfetto must show matching names at
-//! both ends of an arrow.
+//! that launched them. A program calls `tests/programs/plugins/accelerator.c` inside of an op and
+//! gives the kernel the op's name. So Perfetto must show matching names at both ends of an arrow.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +12,6 @@ use testkit::{Scratch, c};
 use crate::support::trace_processor::TraceProcessor;
 use crate::support::{Programs, Recorded, counterpoint, torch, tvm, with_shared_shims};
 
-/// Compiles the accelerator, and returns its path.
 fn accelerator(scratch: &Scratch, flags: &[&str]) -> PathBuf {
     let file = scratch.join("accelerator.so");
     c::shared("cc", "plugins/accelerator.c", &file, &[&["-std=gnu11"], flags].concat())
@@ -21,18 +19,17 @@ fn accelerator(scratch: &Scratch, flags: &[&str]) -> PathBuf {
     file
 }
 
-/// Returns how many pushes of ids, pops of ids and launches of kernels the plugin has seen.
+/// Pushes of ids, pops of ids, and launches of kernels.
 fn log(file: &Path) -> [u64; 3] {
     let text = std::fs::read_to_string(file).expect("the plugin's log");
     let numbers: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     numbers.try_into().expect("three numbers")
 }
 
-/// The number of arrows that end at kernels, for each pair of an op's name and a kernel's name.
+/// The key has the op's name and the kernel's name.
 type Arrows = BTreeMap<[String; 2], usize>;
 
-/// Exports the profile in both formats, and checks that the trace processor finds no fault and that
-/// both formats have the same arrows. Returns the arrows.
+/// Both formats must have the same arrows.
 fn arrows(program: &Path, profile: &Path, perfetto: &mut TraceProcessor) -> Arrows {
     let scratch = Scratch::new();
     let both = ["t.json", "t.pftrace"].map(|name| {
@@ -44,7 +41,7 @@ fn arrows(program: &Path, profile: &Path, perfetto: &mut TraceProcessor) -> Arro
         let mut arrows = Arrows::new();
         for [from, to] in &timeline.flows {
             let [from, to] = [from, to].map(|end| &timeline.slices[*end]);
-            // Dispatches of IREE itself are also kernels, but have no `External id`.
+            // Dispatches of IREE itself have no `External id`.
             if to.category == "kernel" && to.args.contains_key("External id") {
                 assert_eq!(from.args["External id"], to.args["External id"], "{from:?} {to:?}");
                 assert!(from.ts <= to.ts, "{from:?} {to:?}");
@@ -62,7 +59,7 @@ fn expected(all: &[(&str, &str, usize)]) -> Arrows {
     all.iter().map(|(op, kernel, count)| ([op, kernel].map(|s| (*s).to_owned()), *count)).collect()
 }
 
-/// Returns the rows of `report --by launch`: op, kernel, and calls.
+/// Returns the op, the kernel and the number of calls of each row.
 fn launched(program: &Path, profile: &Path) -> Vec<(String, String, u64)> {
     let mut report = Command::new(program);
     report.arg("report").arg(profile).args(["--by", "launch", "--format", "json"]);
@@ -83,14 +80,13 @@ fn rows(arrows: &Arrows) -> Vec<(String, String, u64)> {
     arrows.iter().map(|([op, kernel], n)| (op.clone(), kernel.clone(), *n as u64)).collect()
 }
 
-/// Returns the number of calls of each op.
 fn calls(recorded: &Recorded) -> BTreeMap<String, Value> {
     let report = recorded.report(&[]);
     let rows = report["rows"].as_array().expect("rows").iter();
     rows.map(|row| (row["op"].to_string(), row["calls"].clone())).collect()
 }
 
-/// Runs `host.c`, which imitates IREE, in its mode `launch`.
+/// `host.c` imitates IREE.
 fn iree(program: &Path, plugin: &Path, to: &Path, events: &str, options: &[&str]) -> Recorded {
     let programs = Programs::get();
     let mut command = Command::new(&programs.host);
@@ -111,8 +107,7 @@ fn kernels_are_linked_to_dispatches_of_iree() {
     let to = scratch.join("log");
     for events in ["none", "page-faults:u"] {
         let recorded = iree(&program, &plugin, &to, events, &["--plugin-ids"]);
-        // The recorder pushes an id at the beginning of each call, and pops it at the end. It also
-        // pops the id of the call that never returned.
+        // The id of the call that never returned is popped, too.
         assert_eq!(log(&to), [8, 8, 12]);
         let found = arrows(&program, &recorded.path(), &mut perfetto);
         let both = [("call_out", "first of call_out", 5), ("call_out", "second of call_out", 5)];
@@ -124,11 +119,10 @@ fn kernels_are_linked_to_dispatches_of_iree() {
         assert_eq!(arrows(&program, &without.path(), &mut perfetto), Arrows::new());
         assert_eq!(calls(&without), calls(&recorded));
     }
-    // This plugin does not accept ids.
     let plugin = accelerator(&scratch, &["-DNO_IDS"]);
     let recorded = iree(&program, &plugin, &to, "none", &["--plugin-ids"]);
     assert_eq!(arrows(&program, &recorded.path(), &mut perfetto), Arrows::new());
-    // With a budget, not every call is recorded, so `run` refuses `--plugin-ids`.
+    // With a budget, not every call is recorded.
     let refused = Command::new(&program)
         .args(["run", "--plugin-ids", "--budget", "2%", "--", "true"])
         .output()
@@ -136,19 +130,18 @@ fn kernels_are_linked_to_dispatches_of_iree() {
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
 }
 
-/// Runs a host of IREE's libraries, and returns its recording and the page faults of each call.
+/// Returns the page faults of each call.
 fn faults(program: &Path, options: &[&str], host: &mut Command) -> (Recorded, Vec<String>) {
     let recorded = Recorded::run_with(program, "page-faults:u", options, host);
     assert!(recorded.output.status.success(), "{}", recorded.stderr());
-    // Events of plugins have no counters, so they are left out.
+    // Events of plugins have no counters.
     let calls = recorded.calls();
     let faults = calls.iter().map(|call| call["page-faults:u"].clone());
     let faults = faults.filter(|faults| !faults.is_empty()).collect();
     (recorded, faults)
 }
 
-/// The plugin's functions for ids touch new pages. The resulting faults are not counted as faults
-/// of the dispatch.
+/// The plugin's functions for ids touch new pages.
 #[test]
 fn counters_do_not_count_what_a_plugin_does_with_an_id() {
     let Some(program) = counterpoint("plugin ids, counters") else { return };
@@ -163,7 +156,7 @@ fn counters_do_not_count_what_a_plugin_does_with_an_id() {
         host.env("ACCELERATOR", &plugin).env("ACCELERATOR_LOG", &to);
         host
     };
-    // The first calls of a process may load code. The median call has no fault.
+    // The first calls of a process may load code.
     let (_, mut found) = faults(&program, &with, &mut stubs());
     found.sort();
     assert_eq!(log(&to)[..2], [23, 23]);
@@ -177,20 +170,20 @@ fn counters_do_not_count_what_a_plugin_does_with_an_id() {
     let (_, found) = faults(&program, &with, &mut hook("touch", "10"));
     assert_eq!(log(&to)[..2], [11, 11]);
     assert_eq!(found[1..], [vec!["64"], vec!["0"; 9]].concat());
-    // If an exception leaves a call, the next call still has an id.
+    // An exception leaves a call.
     let (recorded, found) = faults(&program, &with, &mut hook("longjmp", "5"));
     assert_eq!(log(&to)[..2], [10, 10]);
     assert_eq!((found.len(), recorded.losses()["call_abandoned"]), (5, 5));
 }
 
-/// An op may last longer than the session in which plugins received the op's id. The id is then not
-/// popped: neither after the session nor in the next session, whose ops have ids as usual.
+/// An op may last longer than the session in which plugins received its id. Then the id is not
+/// popped.
 #[test]
 fn an_id_ends_with_its_session() {
     let Some(program) = counterpoint("plugin ids, sessions") else { return };
     let programs = Programs::get();
     let dist = program.parent().and_then(Path::parent).expect("dist");
-    // Outside of sessions, calls have no ids. In mode `over`, the second session has one more call.
+    // In mode `over`, the second session has one more call.
     for (mode, left, given, calls) in [("between", "1 0", "4 3", 3), ("over", "2 1", "5 4", 4)] {
         let scratch = Scratch::new();
         let plugin = accelerator(&scratch, &[]);
@@ -221,7 +214,7 @@ fn an_id_ends_with_its_session() {
     }
 }
 
-/// In a forked child, the plugins of the parent do not record, so they get no ids.
+/// The plugins of the parent do not record in a forked child.
 #[test]
 fn a_forked_child_gives_no_ids() {
     let Some(program) = counterpoint("plugin ids, fork") else { return };
@@ -233,8 +226,7 @@ fn a_forked_child_gives_no_ids() {
     let options = ["--plugin", plugin.to_str().expect("UTF-8"), "--plugin-ids"];
     let recorded = Recorded::run_with(&program, "none", &options, &mut host);
     assert!(recorded.output.status.success(), "{}", recorded.stderr());
-    // At the fork, the parent's call has an id. The child has a copy of the call, but does not pop
-    // the id.
+    // The child has a copy of the call, but does not pop the id.
     assert_eq!(recorded.stdout(), "child: 1 0\nparent: 3 3\n");
     let linked = [("call_out".to_owned(), "k".to_owned(), 3)];
     assert_eq!(launched(&program, &recorded.path()), linked);

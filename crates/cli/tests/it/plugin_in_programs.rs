@@ -1,7 +1,6 @@
 //! Tests profiler plugins in recorded programs and in sessions. The plugin is
-//! `tests/programs/plugins/timed.c`, which the tests compile; one test also uses `plugin.c` in the
-//! same folder. Most programs that load it are `tests/programs/plugged.c`, `plugged_session.c` and
-//! stock IREE.
+//! `tests/programs/plugins/timed.c`, and most programs are `tests/programs/plugged.c`,
+//! `plugged_session.c` and stock IREE.
 //!
 //! above 600 lines: all of these tests use the same plugin and the same helpers.
 
@@ -22,13 +21,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Compiles `timed.c`.
 fn timed(to: &Path, flags: &[&str]) {
     let flags = [&["-std=gnu11"], flags].concat();
     c::shared("cc", "plugins/timed.c", to, &flags).expect("a C compiler: Rust links with it");
 }
 
-/// The compiled `timed.c` in its own directory. `shown` returns its path for the option `--plugin`.
+/// `shown` returns its path for the option `--plugin`.
 struct Plugin {
     scratch: Scratch,
     file: PathBuf,
@@ -46,7 +44,7 @@ impl Plugin {
         self.file.to_str().unwrap()
     }
 
-    /// Runs the program `plugged` with these arguments (its mode) and the plugin.
+    /// `mode` are the arguments of `plugged`.
     fn run(&self, program: &Path, options: &[&str], mode: &[&str]) -> Recorded {
         let options = [&["--plugin", self.shown()], options].concat();
         Recorded::run_with(program, "none", &options, &mut plugged(mode))
@@ -59,7 +57,6 @@ fn plugged(mode: &[&str]) -> Command {
     command
 }
 
-/// Returns the number of calls of each op.
 fn ops(recorded: &Recorded) -> Vec<(String, u64)> {
     let report = recorded.report(&[]);
     let rows = report["rows"].as_array().unwrap();
@@ -71,8 +68,7 @@ fn ops(recorded: &Recorded) -> Vec<(String, u64)> {
     ops
 }
 
-/// Returns the ops of the events that `timed.c` hands over to Counterpoint, if the plugin runs in
-/// this many programs.
+/// `timed.c` runs in this many programs.
 fn of_processes(count: u64) -> Vec<(String, u64)> {
     vec![("launch it".to_owned(), count), ("timed kernel".to_owned(), count)]
 }
@@ -81,7 +77,7 @@ fn view(program: &Path, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).env("COLUMNS", "160").output().unwrap()
 }
 
-/// Returns the profile's trace in Chrome's format.
+/// The trace is in Chrome's format.
 fn trace(program: &Path, recorded: &Recorded, to: &Path) -> Value {
     let (profile, file) = (recorded.path(), to.to_str().unwrap());
     let done = view(program, &["trace", "export", profile.to_str().unwrap(), "-o", file]);
@@ -101,14 +97,12 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
     let mut command = Command::new(iree.tool("iree-run-module"));
     command.arg(format!("--module={}", iree.module("mlp", false).display()));
     command.arg("--device=local-task").args(expected.arguments());
-    // `iree-run-module` is a script that starts the real tool. The plugin must be loaded in the
-    // real tool.
+    // `iree-run-module` is a script that starts the real tool.
     let options = ["--plugin", file.to_str().unwrap(), "--plugin-in", "iree-run-module"];
     let recorded = Recorded::run_with(&program, "task-clock", &options, &mut command);
     assert!(recorded.output.status.success(), "{}", recorded.stderr());
     assert!(recorded.losses().is_empty(), "{:?}", recorded.losses());
 
-    // The plugin must not change the numbers of IREE's calls in the report.
     let report = recorded.report(&[]);
     for row in report["rows"].as_array().unwrap() {
         let op = row["op"].as_str().unwrap();
@@ -137,10 +131,8 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
     let events = trace["traceEvents"].as_array().unwrap();
     let slices = || events.iter().filter(|event| event["ph"] == "X");
     let kernel = slices().find(|event| event["name"] == name.as_str()).expect("the kernel");
-    // The kernel's argument `times` has the UTC times at which the plugin was started and stopped.
-    // The kernel's times in the trace are UTC times that Counterpoint has computed from the
-    // profile's own clock. Both agree, except for adjustments of UTC between the start and the
-    // stop.
+    // The argument `times` has the UTC times of the plugin's start and stop. The trace has UTC
+    // times from the profile's own clock. Both agree, except for adjustments of UTC.
     let ns = |value: &Value| (value.as_f64().unwrap() * 1e3).round() as i64;
     let (begin, end) =
         (ns(&kernel["ts"]) + base_ns, ns(&kernel["ts"]) + ns(&kernel["dur"]) + base_ns);
@@ -149,7 +141,7 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
         let off = shown - said.as_i64().unwrap();
         assert!(off.abs() < 1_000_000, "{off} ns off in {kernel}");
     }
-    // Each dispatch of the program is between the start and the stop of the plugin.
+    // The dispatches are between the start and the stop of the plugin.
     let mut dispatches = 0;
     for slice in slices().filter(|slice| expected.ops.contains_key(slice["name"].as_str().unwrap()))
     {
@@ -177,8 +169,7 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
     assert!(done.status.success(), "{done:?}");
     let ([launch_again, kernel_again], _) = shown(&oracle.timeline(&native));
     for (json, native) in [(launch, launch_again), (kernel, kernel_again)] {
-        // Times in Chrome's format are decimal fractions of microseconds, which the trace processor
-        // reads as doubles.
+        // The trace processor reads times of Chrome's format as doubles.
         assert!((json.ts - native.ts).abs() <= 1 && (json.dur - native.dur).abs() <= 1);
         assert_eq!((json.row, json.category), (native.row, native.category));
     }
@@ -193,8 +184,8 @@ fn however_a_program_ends_in_an_orderly_way_its_plugin_hands_over() {
     let own = Programs::get().other("plugged");
     let own = own.to_str().unwrap();
     let shell = format!("{own} return; test $? = 3");
-    // Each mode, the exit status, and the number of programs in which the plugin recorded from
-    // start to end.
+    // The mode, the exit status, and the number of programs in which the plugin recorded to the
+    // end.
     for (mode, status, programs) in [
         (&["return"][..], 3, 1),
         (&["exit"], 3, 1),
@@ -225,7 +216,6 @@ fn a_program_that_is_cut_off_loses_what_was_not_handed_over_by_name() {
     ] {
         let recorded = plugin.run(&program, &[], &[mode]);
         let ended = recorded.output.status;
-        // `run` itself ends by the program's signal.
         assert_eq!((ended.code(), ended.signal()), (code, signal), "{mode}: {}", recorded.stderr());
         assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{mode}");
         let said = recorded.stderr();
@@ -258,13 +248,12 @@ fn a_failure_of_any_call_is_named_and_counted_and_the_program_goes_on() {
         let expected = format!("timed.so in plugged {}: {} returned 9", pid(&said), function(call));
         assert!(said.contains(&expected), "{call}: {said}");
         assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{call}: {said}");
-        // The events that the plugin handed over before its failure are kept.
+        // The events before the failure are kept.
         let kept = if call == "create" { 0 } else { 1 };
         assert_eq!(ops(&recorded), if kept == 0 { vec![] } else { of_processes(1) }, "{call}");
     }
 }
 
-/// Returns the process id in a message about a plugin in `plugged`.
 fn pid(said: &str) -> &str {
     let rest = said.split("in plugged ").nth(1).unwrap_or_else(|| panic!("{said}"));
     rest.split(':').next().unwrap()
@@ -283,8 +272,8 @@ fn a_plugin_that_hangs_or_crashes_costs_its_own_events() {
         assert!(said.contains(&format!("the process ended {doing}, or")), "{said}");
         assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{said}");
     }
-    // If the plugin crashes at the end of the program, only this plugin's events are lost. An
-    // earlier crash ends the program, and `run` says in which function of the plugin it ended.
+    // A crash at the end of the program loses the plugin's events. An earlier crash ends the
+    // program.
     let recorded = plugin.run(&program, &["--plugin-config", "crash=process"], &["return"]);
     assert_eq!(recorded.output.status.code(), Some(3), "{}", recorded.stderr());
     assert!(recorded.stderr().contains("profilerProcessEvents crashed with signal 11"));
@@ -325,8 +314,7 @@ fn one_bad_plugin_never_stops_the_others() {
     let expected = [one("good kernel", 1), one("launch it", 2), one("second kernel", 1)];
     assert_eq!(ops(&recorded), expected);
 
-    // The variable that Kineto's hosts use selects the same plugins. An option takes precedence
-    // over the variable.
+    // An option takes precedence over the variable that Kineto's hosts use.
     let mut command = plugged(&["return"]);
     command.env("KINETO_PLUGIN_LIB_DIR_PATH", &directory);
     let recorded = Recorded::run(&program, "none", &mut command);
@@ -335,13 +323,11 @@ fn one_bad_plugin_never_stops_the_others() {
     let options = ["--plugin", only.to_str().unwrap()];
     let recorded = Recorded::run_with(&program, "none", &options, &mut command);
     assert_eq!(ops(&recorded), [one("good kernel", 1), one("launch it", 1)]);
-    // The variable may have been set for another host. So if its directory does not exist, the
-    // program runs anyway, without plugins.
+    // The variable may have been set for another host.
     command.env("KINETO_PLUGIN_LIB_DIR_PATH", scratch.join("nowhere"));
     let recorded = Recorded::run(&program, "none", &mut command);
     assert_eq!(recorded.output.status.code(), Some(3));
     assert!(recorded.stderr().contains("no plugins are loaded"), "{}", recorded.stderr());
-    // If a plugin was named by an option, it must exist.
     let options = ["--plugin", "/nowhere/at all.so"];
     let recorded = Recorded::run_with(&program, "none", &options, &mut plugged(&["return"]));
     assert_eq!(recorded.output.status.code(), Some(2), "{}", recorded.stderr());
@@ -366,7 +352,7 @@ fn a_flood_of_events_is_kept_or_counted() {
     assert!(kept > 0 && recorded.stderr().contains("did not fit into --plugin-buffer"));
 }
 
-/// Waits until `is` returns true, which another process causes.
+/// Another process causes the condition.
 fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is() {
@@ -408,7 +394,7 @@ fn plugins_pause_continue_and_hand_over_while_the_program_runs() {
     let before = files();
     control("flush");
     wait_until("it hands over", || files() > before);
-    // The events that the plugin hands over before the program is killed are kept.
+    // The events before the kill are kept.
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", run.id())).unwrap();
     let child: i32 = children.trim().parse().expect("one child");
     // SAFETY: `kill` takes numbers only. The process is the child of one that we started and have
@@ -467,8 +453,7 @@ fn a_recording_without_a_program_pauses_at_a_signal() {
     // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number is its
     // own.
     let tell = |signal| assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
-    // `plugin run` installs its handlers of signals before it starts the plugin. So after the
-    // plugin has started, SIGUSR1 does not end the process.
+    // `plugin run` installs its handlers before it starts the plugin.
     wait_until("the plugin starts", || heard("it is warm here"));
     for word in ["paused", "continued"] {
         tell(libc::SIGUSR1);
@@ -495,8 +480,7 @@ fn only_the_programs_that_are_meant_load_plugins() {
     let shell = format!("{} return; true", own.display());
     let words = ["/bin/sh", "-c", &shell];
     assert_eq!(run(&[], &words), (1, 0), "the shell only starts a program");
-    // Some versions of shells end with `_exit`, so that the shell's plugin loses its events. Other
-    // versions end with `exit`.
+    // Some versions of shells end with `_exit`, so that the plugin loses its events.
     let (calls, losses) = run(&["--plugin-in", "*"], &words);
     assert_eq!(calls + losses, 2, "the shell has loaded it, too");
     let script = format!("sed -n p /dev/null; uname >/dev/null; {} return; true", own.display());
@@ -528,8 +512,7 @@ fn what_a_plugin_logs_is_said_at_the_end() {
 fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     let Some(program) = counterpoint("conversions") else { return };
     let plugin = Plugin::new();
-    // After a recording with `counterpoint env`, no `run` converts the plugin's events to calls.
-    // The first command that may write to the profile does it.
+    // After `counterpoint env`, no `run` converts the plugin's events.
     let dir = plugin.scratch.join("p.cpt");
     let profile = dir.to_str().unwrap();
     let arguments = ["env", "-e", "none", "--plugin", plugin.shown(), "-o", profile];
@@ -540,8 +523,7 @@ fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     });
     let ended = plugged(&["return"]).envs(variables).status().unwrap();
     assert_eq!(ended.code(), Some(3));
-    // An interrupted conversion leaves an incomplete directory `plugins.tmp`, without the file
-    // `done.json`, which is written last.
+    // An interrupted conversion leaves `plugins.tmp` without `done.json`.
     fs::create_dir_all(dir.join("plugins.tmp/processes/1-1-1048576")).unwrap();
     fs::write(dir.join("plugins.tmp/processes/1-1-1048576/meta.cps"), "half").unwrap();
     let expected = || {
@@ -555,8 +537,8 @@ fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     assert!(!dir.join("plugins.tmp").exists() && !dir.join("processes/1-1-1048576").exists());
     expected();
 
-    // If a conversion was interrupted while it moved its files into the profile, `plugins.tmp`
-    // contains `done.json` and those files that were not moved yet.
+    // After an interruption while files were moved, `plugins.tmp` contains `done.json` and the
+    // other files.
     let part = fs::read_dir(dir.join("processes")).unwrap().flatten();
     let part = part
         .map(|part| part.file_name())
@@ -574,14 +556,14 @@ fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     expected();
 }
 
-/// Returns a command that runs `plugged_session` with the built `libcounterpoint.so`.
+/// The command uses the built `libcounterpoint.so`.
 fn sessions(program: &Path) -> Command {
     let mut command = Command::new(Programs::get().other("plugged_session"));
     command.arg(program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so"));
     command
 }
 
-/// Prepares a session with the plugin in `dir`, and returns its run file.
+/// Returns the run file.
 fn prepare(program: &Path, plugin: &Plugin, dir: &Path) -> String {
     let arguments = ["session", "prepare", "-e", "none", "--plugin", plugin.shown(), "-o"];
     let out = Command::new(program).args(arguments).arg(dir).output().unwrap();
@@ -589,8 +571,7 @@ fn prepare(program: &Path, plugin: &Plugin, dir: &Path) -> String {
     out["run_file"].as_str().unwrap().to_owned()
 }
 
-/// A forked child does not have the threads of its parent's plugins. So it cannot end the recording
-/// of its parent's session, and cannot begin a session with the same plugin.
+/// A forked child does not have the threads of its parent's plugins.
 #[test]
 fn a_forked_child_uses_no_plugin_of_its_parent() {
     let Some(program) = counterpoint("forked sessions") else { return };
@@ -617,7 +598,7 @@ fn a_session_in_c_has_plugins() {
     let plugin = Plugin::new();
     let mut profiles = Vec::new();
     let mut command = sessions(&program);
-    // There are three sessions, one after the other. The program itself ends only the first two.
+    // The program itself ends two of the three sessions.
     for number in 0..3 {
         let dir = plugin.scratch.join(&format!("{number}.cpt"));
         command.arg(prepare(&program, &plugin, &dir));

@@ -1,8 +1,6 @@
 //! Tests plugins that were made with the SDK, in a host (`tests/programs/plugins/kineto_host.cpp`)
-//! that was written only from the published description of Kineto's plugin interface. The host
-//! loads the plugins, and Perfetto's trace processor checks the host's trace.
-//! `crates/plugin-host/tests/host.rs` tests the reverse: our host with C plugins that gcc and clang
-//! compiled.
+//! that was written only from the published description of Kineto's plugin interface.
+//! `crates/plugin-host/tests/host.rs` tests the reverse.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,9 +10,8 @@ use testkit::{Scratch, c};
 
 use crate::support::trace_processor::TraceProcessor;
 
-/// Returns the paths of two plugins. One is `crates/plugin/examples/every_call.rs`, which Cargo
-/// builds with the tests of the workspace. The other is the telemetry plugin, from the folder of
-/// the built program or from Cargo's folder.
+/// `crates/plugin/examples/every_call.rs`, and the telemetry plugin from the folder of the built
+/// program or from Cargo's folder.
 fn plugins() -> Option<[PathBuf; 2]> {
     let test = std::env::current_exe().expect("a path");
     let built = test.parent()?.parent()?;
@@ -67,8 +64,8 @@ fn a_kineto_host_loads_and_records_our_plugins() {
             let found = events.iter().find(|event| is(event));
             found.unwrap_or_else(|| panic!("{compiler}: no {what}")).clone()
         };
-        // The expected values come from every_call.rs. This host has no extension for units, so the
-        // unit is in the name of the series.
+        // The values come from every_call.rs. This host has no extension for units, so the unit is
+        // in the name of the series.
         let kernel = find("kernel", &|event| event["cat"] == "kernel");
         assert_eq!(kernel["name"], "größte \"matmul\"");
         assert_eq!(

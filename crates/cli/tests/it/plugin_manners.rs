@@ -1,7 +1,5 @@
-//! Tests what a program with plugins can still do. This includes everything that requires a process
-//! without other threads, and everything that a plugin must not prevent. The program is
-//! `tests/programs/manners.c`, with one mode for each subject. Some plugins have threads, some have
-//! none, and some misbehave.
+//! Tests what a program with plugins can still do. The program is `tests/programs/manners.c`, with
+//! one mode for each subject.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +21,6 @@ fn manners(mode: &str) -> Command {
     command
 }
 
-/// Compiles the plugin `timed.c` in its own directory.
 fn plugin() -> (Scratch, PathBuf) {
     let scratch = Scratch::new();
     let file = scratch.join("timed.so");
@@ -71,8 +68,7 @@ fn a_program_with_plugins_does_what_it_does_without_them() {
     }
 }
 
-/// The plugin `telemetry` keeps descriptors open while it samples. The program and its children
-/// still get the same descriptor numbers as without the plugin.
+/// The plugin `telemetry` keeps descriptors open while it samples.
 #[test]
 fn a_program_with_plugins_gets_the_descriptors_that_it_gets_without_them() {
     let Some(program) = counterpoint("plugins and descriptors") else { return };
@@ -87,9 +83,7 @@ fn a_program_with_plugins_gets_the_descriptors_that_it_gets_without_them() {
     assert!(report.contains("process memory"), "{report}");
 }
 
-/// A program with plugins blocks, catches and ignores the same signals as without plugins. The
-/// signals 32 and 33 are not compared, because glibc catches them as soon as there is a second
-/// thread.
+/// glibc catches the signals 32 and 33 as soon as there is a second thread.
 #[test]
 fn a_program_with_plugins_finds_its_signals_as_they_are() {
     let Some(program) = counterpoint("plugins and signals") else { return };
@@ -106,8 +100,7 @@ fn a_program_with_plugins_finds_its_signals_as_they_are() {
     }
 }
 
-/// If a plugin hangs, keeps its thread, or crashes at the end, only its own events are lost. Events
-/// of other plugins and the output of the program are not lost.
+/// The plugin hangs, keeps its thread, or crashes at the end.
 #[test]
 fn a_plugin_that_misbehaves_costs_its_own_events_only() {
     let Some(program) = counterpoint("misbehaving plugins") else { return };
@@ -143,8 +136,7 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
         let asked = format!("{what}={place}");
         command.env("BAD_PLUGIN", &asked).env("GOOD_PLUGIN", "thread");
         let (bad, good) = (bad.to_str().unwrap(), good.to_str().unwrap());
-        // If the bad plugin neither hangs nor keeps its thread, the time limit is long, so that it
-        // is enough for the good plugin even on a busy machine.
+        // The long limit is enough for the good plugin on a busy machine.
         let timeout = if matches!(what, "hang" | "linger") { "2s" } else { "60s" };
         let options = ["--plugin", bad, "--plugin", good, "--plugin-timeout", timeout];
         let options = match call {
@@ -160,8 +152,8 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
             assert!(ops.contains(&name.to_owned()), "{asked}: {ops:?}: {said}");
         }
         if call == "flush" || asked == "linger=process" {
-            // There may be no loss: the program may have ended before the first flush, or the
-            // plugin may have handed over all events in its last call.
+            // The program may have ended before the first flush, or the plugin may have handed over
+            // its events before.
             continue;
         }
         assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{asked}: {said}");
@@ -176,7 +168,7 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
     }
 }
 
-/// Waits until `is` returns true, which another process causes.
+/// Another process makes `is` return true.
 fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is() {
@@ -185,7 +177,7 @@ fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// Returns the only child of a process.
+/// There must be one child.
 fn child_of(pid: u32) -> Option<i32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
     children.trim().parse().ok()
@@ -232,8 +224,7 @@ fn a_plugin_that_hangs_in_start_does_not_take_the_signals() {
     run.wait().unwrap();
 }
 
-/// A plugin gets a trace builder in the call in which it hands over its events. If it uses the
-/// builder after this call, the builder's functions refuse to add events.
+/// The builder is valid in the call in which a plugin hands over its events.
 #[test]
 fn a_builder_after_its_call_is_refused() {
     let Some(program) = counterpoint("late builder") else { return };
@@ -246,8 +237,7 @@ fn a_builder_after_its_call_is_refused() {
     assert!(said.contains("addEvent"), "{said}");
 }
 
-/// The plugin `telemetry` hands over its events while the program runs. So they are kept if a
-/// signal ends the program, even without the option `--plugin-flush`.
+/// `telemetry` hands over its events while the program runs, even without `--plugin-flush`.
 #[test]
 fn a_signal_that_ends_the_program_loses_no_counters() {
     let Some(program) = counterpoint("plugins and SIGTERM") else { return };
@@ -269,7 +259,7 @@ fn a_signal_that_ends_the_program_loses_no_counters() {
         let files = parts.map(|part| part.path().join("plugins-0.events"));
         files.filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum::<u64>()
     };
-    // The plugin hands over its first sample long before 64 KiB are full or a second has passed.
+    // This is before 64 KiB are full or a second has passed.
     wait_until("the first sample is handed over", || bytes() > 200);
     let child = child_of(run.id()).expect("one child");
     // SAFETY: `kill` takes numbers only. The process is the child of one that we started and have
@@ -330,8 +320,7 @@ fn root_is_told_about_plugins_that_others_can_change() {
         let said = recorded.stderr();
         assert!(said.contains("root does not load it") && said.contains("mode 777"), "{said}");
     }
-    // The file belongs to another user, but nobody else can change it. Root may have chosen it on
-    // purpose, so it is loaded, and a message names the owner.
+    // Root may have chosen the file on purpose: nobody else can change it.
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
     chown(&inside, Some(65_534), None).unwrap();
     let recorded = run(&inside);
@@ -340,8 +329,7 @@ fn root_is_told_about_plugins_that_others_can_change() {
     assert_eq!(ops(&recorded), ["launch it", "timed kernel"]);
 }
 
-/// Chromium's zygote process terminates itself if it finds a second thread. So no plugins are
-/// loaded into a program with the argument `--type=zygote`.
+/// Chromium's zygote process terminates itself if it finds a second thread.
 #[test]
 fn a_zygote_of_chromium_has_no_plugins() {
     let Some(program) = counterpoint("plugins and zygotes") else { return };
@@ -355,8 +343,7 @@ fn a_zygote_of_chromium_has_no_plugins() {
     }
 }
 
-/// Compiles `manners.c` with a checker, for example a sanitizer. Returns `None` if this fails, or
-/// if the compiled program does not work on this machine.
+/// `None` if the compiled program does not work on this machine.
 fn checked(to: &Path, compiler: &str, flag: &str) -> Option<()> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/manners.c");
     let mut compiler = Command::new(c::compiler(compiler)?);
@@ -366,8 +353,7 @@ fn checked(to: &Path, compiler: &str, flag: &str) -> Option<()> {
     (compiled.status.success() && runs()).then_some(())
 }
 
-/// A sanitizer or valgrind checks the whole process, so it would also report errors of plugins and
-/// their threads. Therefore no plugins are loaded into such a program, and the profile says so.
+/// A sanitizer or valgrind would also report errors of plugins.
 #[test]
 fn a_program_with_a_checker_has_no_plugins() {
     let Some(program) = counterpoint("plugins and checkers") else { return };

@@ -1,5 +1,5 @@
-//! Tests how outputs show the events of plugins: by name, kind, device and stream. Perfetto's trace
-//! processor and pyarrow read the files.
+//! Tests how outputs show the events of plugins. Perfetto's trace processor and pyarrow read the
+//! files.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Returns a random name, which the program cannot contain by accident.
+/// The program cannot contain it by accident.
 fn random_name() -> String {
     let mut bytes = [0; 12];
     let mut random = fs::File::open("/dev/urandom").expect("Linux has it");
@@ -35,13 +35,11 @@ fn random_name() -> String {
     bytes.iter().fold("kernel_".to_owned(), |name, byte| format!("{name}{byte:02x}"))
 }
 
-/// Makes a recording with `tests/programs/plugins/plugin.c`. It has a launch of 1 µs by thread 501
-/// of process 500, a kernel of 7.5 µs on stream 7 of device 3, and two pairs of values (read and
-/// write) of a counter of device 3.
+/// `tests/programs/plugins/plugin.c` has a launch of 1 µs by thread 501 of process 500, a kernel of
+/// 7.5 µs on stream 7 of device 3, and two pairs of values of a counter of device 3.
 fn recorded(scratch: &Scratch, name: &str) -> String {
     let file = scratch.join("plugin.so");
-    // The events get the present time, because Perfetto leaves out events that are earlier than the
-    // trace's time zero.
+    // Perfetto leaves out events that are earlier than the trace's time zero.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     let flags = [format!("-DNAME=\"{name}\""), format!("-DBASE={}LL", now.as_nanos())];
     c::shared("cc", "plugins/plugin.c", &file, &[&flags[0], &flags[1]])
@@ -131,7 +129,7 @@ for row in sorted(zip(table['op'], table['library'], table['pid'], table['tid'],
     );
 }
 
-/// Returns the rows of a report. A row consists of the fields that name it, its calls and its time.
+/// The fields that name a row, its calls and its time.
 fn rows(arguments: &[&str]) -> Vec<Value> {
     const KEYS: [&str; 9] = [
         "op",
@@ -211,7 +209,7 @@ fn a_report_filters_by_kind_device_and_stream() {
     assert_eq!(ops(&["--device", "accelerator*"]), ["gemm"]);
     assert_eq!(ops(&["--stream", "7"]), ["gemm"]);
     assert_eq!(ops(&["--device", "3", "--stream", "stream ?", "--kind", "k*"]), ["gemm"]);
-    // 500 is the number of the host's process and not of a device.
+    // 500 is the host's process, and no device.
     for filters in [
         &["--device", "500"][..],
         &["--stream", "501"],
@@ -242,7 +240,7 @@ fn a_full_disk_leaves_no_profile() {
     assert!(!profile.exists(), "{text}");
 }
 
-/// Tests a copy of the program that has plugins beside it, as `cargo xtask dist` installs them.
+/// `cargo xtask dist` installs the plugins in this way.
 #[test]
 fn a_plugin_that_comes_with_counterpoint_has_a_name() {
     let scratch = Scratch::new();

@@ -1,5 +1,5 @@
-//! Tests the times of plugins' events in every export. Also tests a plugin whose times are not from
-//! the clock that the interface requires. The plugin is `tests/programs/plugins/two_devices.c`.
+//! Tests the times of plugins' events, also if they are not from the clock that the interface
+//! requires. The plugin is `tests/programs/plugins/two_devices.c`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use testkit::{Scratch, c};
 
 use crate::support::{Programs, counterpoint};
 
-/// Returns the present time on `CLOCK_MONOTONIC` and in UTC.
+/// Returns the time on `CLOCK_MONOTONIC` and in UTC.
 fn now() -> [i64; 2] {
     let utc = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
     [record::clock::monotonic_ns() as i64, utc]
@@ -19,7 +19,6 @@ fn run(program: &Path, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).output().unwrap()
 }
 
-/// Returns the times in the column with this name of a CSV export.
 fn moments(program: &Path, profile: &str, options: &[&str], column: &str) -> Vec<i64> {
     let arguments = [&["export", profile, "--format", "csv"], options].concat();
     let output = run(program, &arguments);
@@ -30,8 +29,7 @@ fn moments(program: &Path, profile: &str, options: &[&str], column: &str) -> Vec
     lines.map(|line| line[at].parse().unwrap()).collect()
 }
 
-/// Makes two recordings, in a program and without a program. The plugin takes its times from this
-/// clock. Returns the profiles and the messages.
+/// Records in a program and without a program. Returns the profiles and the messages.
 fn recorded(program: &Path, scratch: &Scratch, clock: &str) -> [(String, String); 2] {
     let file = scratch.join(&format!("{clock}.so"));
     let flags = ["-std=gnu11".to_owned(), format!("-DCLOCK={clock}")];
@@ -58,7 +56,7 @@ fn every_export_is_on_the_monotonic_clock_or_in_utc() {
     let scratch = Scratch::new();
     let before = now();
     let profiles = recorded(&program, &scratch, "CLOCK_REALTIME");
-    // The last events of the plugin are 2 ms after its start.
+    // The plugin's last events are 2 ms after its start.
     let after = now().map(|ns| ns + 10_000_000);
     for (profile, said) in profiles {
         assert!(!said.contains("gave"), "{said}");
@@ -68,7 +66,7 @@ fn every_export_is_on_the_monotonic_clock_or_in_utc() {
             let utc = moments(&program, &profile, &utc, &format!("{column}_unix_ns"));
             assert_eq!((monotonic.len(), utc.len()), (count, count), "{profile}: {what}");
             for (monotonic, utc) in monotonic.into_iter().zip(utc) {
-                // UTC is adjusted by far less than a millisecond during this time.
+                // UTC is adjusted by far less than a millisecond.
                 let within = |at: usize, ns: i64| before[at] - 1_000_000 <= ns && ns <= after[at];
                 assert!(
                     within(0, monotonic),
@@ -88,7 +86,7 @@ fn times_of_the_monotonic_clock_are_recognised() {
     let profiles = recorded(&program, &scratch, "CLOCK_MONOTONIC");
     let after = now().map(|ns| ns + 10_000_000);
     for (profile, said) in profiles {
-        // These are 202 slices and 100 values of counters.
+        // The times are those of 202 slices and of 100 values of counters.
         assert!(said.contains("gave 302 times of CLOCK_MONOTONIC instead of UTC"), "{said}");
         for ns in moments(&program, &profile, &[], "start_ns") {
             assert!(before[0] <= ns && ns <= after[0], "{profile}: {ns}: {before:?} {after:?}");
@@ -101,8 +99,8 @@ fn times_of_an_unknown_clock_are_placed_in_the_recording_and_named() {
     let Some(program) = counterpoint("a plugin with an unknown clock") else { return };
     let scratch = Scratch::new();
     let before = now();
-    // The plugin uses the processor time of its process as the time. This is far from UTC. It is
-    // also far from CLOCK_MONOTONIC, except in the first minutes after the machine was started.
+    // The plugin uses the processor time of its process. It is near CLOCK_MONOTONIC in the first
+    // minutes after the machine was started.
     if before[0] < 300_000_000_000 {
         return testkit::skip("an unknown clock", "the machine was started just now");
     }

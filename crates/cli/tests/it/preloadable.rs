@@ -1,5 +1,5 @@
-//! Tests programs into which the recorder's library cannot be preloaded. They run as without
-//! Counterpoint, and each kind of such programs is a loss with its own name.
+//! Tests programs into which the recorder's library cannot be preloaded. Each kind of such programs
+//! is a loss with its own name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,31 +10,30 @@ use std::sync::OnceLock;
 
 use crate::support::{Programs, Recorded, counterpoint, plain, skip};
 
-/// The programs of this test, compiled once.
+/// These programs are compiled once.
 struct Kinds {
     starter: PathBuf,
-    /// A dynamically linked program for the system's glibc.
+    /// A program for the system's glibc.
     dynamic: PathBuf,
     fixed: PathBuf,
-    /// A program whose dynamic linker, `linker.c`, refuses to run with our library.
+    /// The dynamic linker, `linker.c`, refuses to run with our library.
     other_libc: PathBuf,
-    /// Like `other_libc`, but the linker says that it is from glibc 2.12.
+    /// The linker says that it is from glibc 2.12.
     old_glibc: PathBuf,
-    /// Like `other_libc`, but the linker says that it is from glibc 2.17. Our library is preloaded
-    /// into programs of this version, so this program fails to start.
+    /// The linker says that it is from glibc 2.17. Our library is preloaded into such programs, so
+    /// this program fails to start.
     newer_glibc: PathBuf,
-    /// Like `old_glibc`, but the version is only in the linker's file name.
+    /// The version is in the linker's file name.
     old_by_name: PathBuf,
-    /// A 32-bit program. `None` if the compiler or the kernel does not support such programs.
+    /// `None` if the compiler or the kernel does not support 32-bit programs.
     narrow: Option<PathBuf>,
-    /// A program linked with musl. `None` if musl's compiler is not installed.
+    /// `None` if musl's compiler is not installed.
     musl: Option<PathBuf>,
-    /// A script with `#!`, whose interpreter is another script. The interpreter of the other script
-    /// is `other_libc`.
+    /// The interpreter of this script is a script whose interpreter is `other_libc`.
     script: PathBuf,
     /// A script without `#!`.
     bare_script: PathBuf,
-    /// A library that does nothing. It is preloaded together with our library.
+    /// This library is preloaded together with our library.
     other_library: PathBuf,
     directory: testkit::Scratch,
 }
@@ -43,7 +42,7 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(name)
 }
 
-/// Compiles a program. If this fails, returns the compiler's message.
+/// On failure, returns the compiler's message.
 fn compile(compiler: &str, flags: &[&str], from: &Path, to: &Path) -> Result<(), String> {
     let mut cc = Command::new(compiler);
     let output = cc.args(["-O1", "-Wall", "-o"]).arg(to).arg(from).args(flags).output();
@@ -77,8 +76,7 @@ impl Kinds {
         fs::write(&empty, "int nothing_at_all;\n").unwrap();
         compile("cc", &["-shared", "-fPIC"], &empty, &at("other.so")).unwrap();
 
-        // Our library recognises a dynamic linker by the symbols that it defines, and not by its
-        // name.
+        // Our library recognises a dynamic linker by its symbols.
         let plain = [freestanding.as_slice(), &["-static"]].concat();
         cc(&plain, "linker.c", &at("ld-any.so.1"));
         let with_linker = |linker: &Path, to: &Path| {
@@ -99,7 +97,7 @@ impl Kinds {
                 let flags = ["-shared", "-fPIC", "-nostdlib", &flag];
                 compile("cc", &flags, &empty, &directory.join("libc.so.6")).unwrap();
             }
-            // The path of the dynamic linker is a symbolic link, as in Linux distributions.
+            // Linux distributions have such a link, too.
             let link = directory.join("link");
             fs::create_dir(&link).unwrap();
             let link = link.join("ld-linux-x86-64.so.2");
@@ -152,7 +150,7 @@ fn text(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs the command with and without Counterpoint, and checks that there is no difference.
+/// There must be no difference.
 fn same(program: &Path, command: &mut Command, what: &str) -> Recorded {
     let recorded = Recorded::run(program, "none", command);
     let bare = plain(command, recorded.directory.path());
@@ -169,9 +167,7 @@ const WAYS: &[&str] = &[
     "spawn", "spawnp",
 ];
 
-/// Tests each way to start a program, directly and in a child of `fork` and of `vfork`. A program
-/// that refuses our library starts, its arguments and environment are unchanged, and it is counted
-/// as one loss.
+/// A program that refuses our library starts, and is counted as one loss.
 #[test]
 fn every_way_to_start_a_program() {
     let Some(program) = counterpoint("ways") else { return };
@@ -188,8 +184,6 @@ fn every_way_to_start_a_program() {
     }
 }
 
-/// Each program is reported as its kind in the table of losses, whether another program or `run`
-/// started it.
 #[test]
 fn each_kind_has_its_name() {
     let Some(program) = counterpoint("kinds") else { return };
@@ -219,15 +213,12 @@ fn each_kind_has_its_name() {
         let recorded = same(&program, alone.args(["a", "b"]), &what);
         assert_eq!(recorded.losses(), expected, "{what} by itself");
     }
-    // This shows that the test can fail: this glibc is new enough, so our library is preloaded, and
-    // the program fails to start.
+    // This shows that the test can fail: our library is preloaded for this glibc.
     let recorded = Recorded::run(&program, "none", &mut Command::new(&kinds.newer_glibc));
     assert_eq!(recorded.output.status.code(), Some(127));
     assert_eq!(recorded.losses(), lost("", 0));
 }
 
-/// A process whose own calls are recorded counts the programs that it starts as losses in the same
-/// way. It loses none of its own calls.
 #[test]
 fn a_process_that_records_counts_too() {
     let Some(program) = counterpoint("records") else { return };
@@ -241,8 +232,7 @@ fn a_process_that_records_counts_too() {
     }
 }
 
-/// If a program cannot be started at all, this is not a loss. The failure is the same as without
-/// Counterpoint.
+/// Such a failure is not a loss.
 #[test]
 fn failures_are_the_same() {
     let Some(program) = counterpoint("failures") else { return };
@@ -262,8 +252,7 @@ fn failures_are_the_same() {
             }
         }
     }
-    // In these cases, the C library searches the program in PATH. Other entries of PATH do not
-    // exist or contain no such executable.
+    // The C library searches the program in PATH.
     let path = format!("/nowhere:{}:/usr/bin:/bin", kinds.directory.path().display());
     for (way, name) in
         [("execvp", "other_libc"), ("spawnp", "other_libc"), ("execlp", "no_program")]
@@ -275,8 +264,6 @@ fn failures_are_the_same() {
     }
 }
 
-/// From a list of libraries, only our library is removed. Nothing else in a large environment
-/// changes.
 #[test]
 fn the_rest_of_the_environment_stays() {
     let Some(program) = counterpoint("environment") else { return };
@@ -294,8 +281,6 @@ fn the_rest_of_the_environment_stays() {
     assert_eq!(recorded.losses(), lost("child_other_libc", 1));
 }
 
-/// If a program clears the environment on purpose, Counterpoint leaves it cleared and only counts a
-/// loss.
 #[test]
 fn a_cleared_environment_is_only_counted() {
     let Some(program) = counterpoint("cleared") else { return };
@@ -314,7 +299,6 @@ fn a_cleared_environment_is_only_counted() {
     assert_eq!(recorded.losses(), lost("child_without_variables", 1));
 }
 
-/// `LD_PRELOAD` does not apply to a set-user-id or set-group-id program that another user starts.
 #[test]
 fn more_rights_than_the_user() {
     let Some(program) = counterpoint("rights") else { return };
@@ -323,8 +307,7 @@ fn more_rights_than_the_user() {
         return skip("rights", "only root can make a set-user-id program of another user");
     }
     let kinds = Kinds::get();
-    // The file must be on a file system that allows set-user-id, and everybody must be able to
-    // reach it.
+    // The file must be on a file system that allows set-user-id.
     let scratch = testkit::Scratch::new();
     let open = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -360,8 +343,7 @@ fn more_rights_than_the_user() {
         let bare = Command::new(&kinds.starter).arg("vfork-execv").arg(&copy).output().unwrap();
         let what = copy.display().to_string();
         assert_eq!(run(&[]), (text(&bare), lost("child_privileged", count)), "{what}");
-        // With `--no-new-privs`, set-user-id has no effect, so the program is like any other and is
-        // not a loss.
+        // `--no-new-privs` makes set-user-id ineffective.
         assert_eq!(run(&["--no-new-privs"]), (text(&bare), lost("", 0)), "{what}");
     }
 }

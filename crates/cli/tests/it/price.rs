@@ -1,5 +1,4 @@
-//! Tests with real processes what is recorded by default, and the cost of recording that reports
-//! state.
+//! Tests with real processes the defaults and the stated cost of recording.
 
 use std::process::Command;
 
@@ -14,7 +13,7 @@ fn host(arguments: &str) -> Command {
     command
 }
 
-/// Runs `run` without `-e`. Returns the profile's directory, and the report as JSON and as text.
+/// Returns the profile's directory, and the report as JSON and as text.
 fn unasked(program: &std::path::Path, command: &mut Command) -> (testkit::Scratch, Value, String) {
     let directory = testkit::Scratch::new();
     let mut run = Command::new(program);
@@ -37,8 +36,7 @@ fn unasked(program: &std::path::Path, command: &mut Command) -> (testkit::Scratc
     (directory, found, text)
 }
 
-/// Without a PMU, calls have no counters, but the report shows the kernel's counts for every
-/// thread. 50 calls touch 100 new pages each on one thread. Other page faults happen between calls.
+/// 50 calls touch 100 new pages each. Other page faults happen between calls.
 #[test]
 fn timing_only_and_what_threads_used() {
     let Some(program) = counterpoint("unasked") else { return };
@@ -59,18 +57,15 @@ fn timing_only_and_what_threads_used() {
     assert!((5_000.0..5_100.0).contains(&faults), "{used}");
     assert!(number("cpu_ns") > 0.0 && number("of_ns") > 0.0, "{used}");
     assert!(number("of_ns") >= thread["dispatch_ns"].as_f64().unwrap(), "{thread}");
-    // With one thread, the process's values equal the thread's.
+    // There is one thread.
     assert_eq!(report["processes"][0]["usage"], *used);
     assert!(text.contains("minor faults") && text.contains("voluntary switches"), "{text}");
     assert!(text.contains("in 1 thread since its first call"), "{text}");
-    // Without counters, context switches have no additional cost.
     assert_eq!(report["probe"]["switches_ns"], 0.0);
     let manifest = std::fs::read_to_string(directory.join("p.cpt/manifest.json")).unwrap();
     assert!(!manifest.contains("switch_cost"), "{manifest}");
 }
 
-/// With counters, the report has every part of the cost of recording, and what an empty call reads,
-/// with its range.
 #[test]
 fn every_part_of_the_cost_is_reported() {
     let Some(program) = counterpoint("price") else { return };
@@ -80,7 +75,6 @@ fn every_part_of_the_cost_is_reported() {
     for part in ["probes_ns", "switches_ns", "flush_ns", "attach_ns", "cpu_ns"] {
         assert!(probe[part].as_f64().is_some(), "{part}: {probe}");
     }
-    // The total and the ends of its range are sums over the parts.
     let parts = probe["parts"].as_object().unwrap();
     for (end, total) in [("value", "total_ns"), ("low", ""), ("high", "")] {
         let sum: f64 = parts.values().filter_map(|part| part[end].as_f64()).sum();
@@ -110,11 +104,9 @@ fn every_part_of_the_cost_is_reported() {
     let median = empty["counters"][0].as_f64().unwrap();
     let range = &empty["counter_ranges"][0];
     assert!(range[0].as_f64().unwrap() <= median && median <= range[1].as_f64().unwrap());
-    // The calls do nothing, so the CPU time that they count is that of recording. No metric is
-    // computed from it.
+    // The CPU time of calls that do nothing is that of recording.
     let row = &report["rows"][0];
     assert!(row["counters"][0]["empty_share"].as_f64().unwrap() > 0.5, "{row}");
-    // The rest of the counter cannot be distinguished from 0.
     let rest = &row["counters"][0]["intervals"]["per_call"];
     assert!(rest["low"].as_f64().unwrap() <= rest["value"].as_f64().unwrap(), "{rest}");
     assert!(report["profile"]["clock"]["steps_ns"]["typical"].as_f64().unwrap() > 0.0, "{report}");
@@ -131,7 +123,6 @@ fn every_part_of_the_cost_is_reported() {
     assert!(text.contains("– cpu-utilisation is left out of 1 row"), "{text}");
 }
 
-/// If a thread did not end normally, its usage is known up to its last flush, if there was one.
 #[test]
 fn a_process_that_dies() {
     let Some(program) = counterpoint("price after a crash") else { return };
@@ -139,7 +130,7 @@ fn a_process_that_dies() {
     let report = recorded.report(&[]);
     assert!(report["total"]["calls"].as_u64().unwrap() > 0, "{report}");
     assert_eq!(report["threads"][0]["usage"], Value::Null);
-    // 100,000 calls fill several pages. The usage at the last full page before the abort is known.
+    // 100,000 calls fill several pages.
     let recorded = Recorded::run(&program, "none", &mut host("abort 100000"));
     let report = recorded.report(&[]);
     let thread = &report["threads"][0];
@@ -147,10 +138,8 @@ fn a_process_that_dies() {
     assert!(of > 0.0 && of < thread["wall_ns"].as_f64().unwrap(), "{thread}");
 }
 
-/// On each thread, brackets (the readings around a call) were timed around real and around empty
-/// calls. Of both kinds, at least as many brackets were timed as the recorder times at the
-/// beginning, and far fewer than there are calls. The time that a hook reports is a part of the
-/// start's cost.
+/// Some brackets (the readings around a call) are timed, around real and around empty calls. The
+/// time that a hook reports is a part of the start's cost.
 #[test]
 fn brackets_are_timed_and_what_others_used_is_counted() {
     let Some(program) = counterpoint("timed brackets") else { return };
@@ -167,8 +156,7 @@ fn brackets_are_timed_and_what_others_used_is_counted() {
         }
     }
     let cost = process.cost.unwrap();
-    // The program reported 5,000 ms, as the hook of Python programs does. They are a part of the
-    // time of loading.
+    // The program reported 5,000 ms, as the hook of Python programs does.
     assert!(cost.loading_ns > 5_000_000_000 && cost.loading_ns < 6_000_000_000, "{cost:?}");
     assert!(cost.constructor_ns > 0 && cost.process_cpu_ns > 0, "{cost:?}");
     let start = &recorded.report(&[])["probe"]["parts"]["start"];

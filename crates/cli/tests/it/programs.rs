@@ -1,5 +1,4 @@
-//! Runs our own test programs with and without Counterpoint. The programs do everything that is
-//! known to break programs with injected code.
+//! Runs our own test programs with and without Counterpoint.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -14,8 +13,8 @@ fn host(mode: &str) -> Command {
     command
 }
 
-/// A mode of a test program, the sorted numbers of calls of its processes, and the losses. If the
-/// number of a loss is `None`, any number above 0 is accepted.
+/// A mode, the sorted numbers of calls of its processes, and the losses. `None` accepts any number
+/// above 0.
 type Case = (&'static str, &'static [u64], &'static [(&'static str, Option<u64>)]);
 
 const CASES: &[Case] = &[
@@ -53,9 +52,7 @@ fn programs_end_as_without_us_and_every_call_is_recorded() {
     }
 }
 
-/// Tests dispatches in which exceptions are thrown. The exceptions leave the dispatch through the
-/// recorder's code, are caught in an outer dispatch, inside of the dispatch or in a separate
-/// thread, or are never caught.
+/// Some exceptions leave a dispatch through the recorder's code.
 #[test]
 fn exceptions_pass_through() {
     let Some(program) = counterpoint("exceptions") else { return };
@@ -78,7 +75,7 @@ fn exceptions_pass_through() {
     }
 }
 
-/// Tests threads and processes that glibc did not create, and programs that end without glibc.
+/// Some of these programs end without glibc.
 #[test]
 fn threads_and_processes_that_glibc_did_not_make() {
     let Some(program) = counterpoint("lives") else { return };
@@ -103,9 +100,8 @@ fn threads_and_processes_that_glibc_did_not_make() {
     }
 }
 
-/// A process or thread that was made by a raw system call and shares its creator's thread-local
-/// storage would read its creator's counters, which do not count it. Therefore its counts are
-/// missing, and not 0.
+/// A task that shares its creator's thread-local storage would read its creator's counters, which
+/// do not count it. Therefore its counts are missing, and not 0.
 #[test]
 fn a_task_that_shares_its_creators_storage_has_no_counts() {
     let Some(program) = counterpoint("shared storage") else { return };
@@ -125,8 +121,7 @@ fn a_task_that_shares_its_creators_storage_has_no_counts() {
     }
 }
 
-/// If a signal handler makes a call while the recorder itself is running, the call is not recorded
-/// but counted as a loss. Every other call is recorded.
+/// A call of a signal handler while the recorder runs is a loss.
 #[test]
 fn a_signal_handler_may_call() {
     let Some(program) = counterpoint("signal") else { return };
@@ -158,8 +153,7 @@ fn both_versions_of_the_interface_are_read() {
         assert_eq!(found.exports[1].constants, 1);
         assert_eq!(found.exports[1].tag, "pages");
         assert_eq!(found.exports[3].local_memory_pages, 3);
-        // The source path in the first library does not end with a null byte, so the recorder must
-        // use its length.
+        // The source path in the first library does not end with a null byte.
         let sources: Vec<_> =
             found.exports.iter().map(|e| (e.source_path.as_str(), e.source_line)).collect();
         assert_eq!(sources, [10, 20, 30, 40].map(|line| ("test.mlir", line)));
@@ -200,9 +194,8 @@ fn each_call_has_its_workgroup_and_its_time() {
     }
 }
 
-/// The numbers of page faults are exact. They never include faults of the recorder's own memory:
-/// not on first use, not after a fork has made the parent's memory copy-on-write, and not while
-/// dirty pages are being written back.
+/// The recorder's own memory must cause no faults: not on first use, not after a fork has made
+/// memory copy-on-write, and not while dirty pages are being written back.
 #[test]
 fn page_faults_are_the_programs_own() {
     let Some(program) = counterpoint("faults") else { return };
@@ -216,9 +209,8 @@ fn page_faults_are_the_programs_own() {
     for mode in ["calls 20000", "threads 8 2000", "fork-no-faults 50", "writeback 500"] {
         let mut command = host(mode);
         // After a fork and a switch of CPUs, the kernel writes into the thread's restartable
-        // sequence area. It is in a page of glibc, which is then copied. The resulting fault is the
-        // program's, and was seen in one of some thousand calls. Without such an area, it does not
-        // occur.
+        // sequence area, in a page of glibc. The resulting fault is the program's, and was seen in
+        // one of some thousand calls.
         command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
         let recorded = Recorded::run(&program, "page-faults,minor-faults", &mut command);
         let report = recorded.report(&[]);
@@ -242,9 +234,8 @@ fn five_counters_at_once_are_each_right() {
         assert_eq!(number(call, "major-faults:u"), 0.0);
         assert_eq!(call["group0_enabled_ns"], call["group0_running_ns"]);
     }
-    // These clocks count while the group is enabled. On a busy machine, they count less than the
-    // wall time, and they never count much more. A virtual machine may lose its processor during a
-    // call, so the test uses the median call.
+    // On a busy machine, these clocks count less than the wall time. A virtual machine may lose its
+    // processor during a call, so the test uses the median call.
     let middle = |of: &dyn Fn(&BTreeMap<String, String>) -> f64| {
         let mut values: Vec<f64> = calls.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
@@ -258,8 +249,7 @@ fn five_counters_at_once_are_each_right() {
     }
 }
 
-/// Tests simulated counters from `-e` to the table. The start of a call adds 5 and its end adds 7,
-/// so each call counts 7.
+/// The start of a call adds 5 and its end adds 7.
 #[test]
 fn simulated_counters_go_all_the_way() {
     let Some(program) = counterpoint("simulated") else { return };
@@ -290,7 +280,7 @@ fn filters_do_not_affect_other_functions() {
     assert_eq!(profile.calls(), 2);
 }
 
-/// With `env`, the profile is made first. Then the program is started without `run`.
+/// The program is started without `run`.
 #[test]
 fn variables_set_by_hand_record_too() {
     let Some(program) = counterpoint("env") else { return };
@@ -326,7 +316,6 @@ fn variables_set_by_hand_record_too() {
     .unwrap();
 }
 
-/// The program has exactly the signal dispositions and streams that the shell has set.
 #[test]
 fn dispositions_and_closed_streams_are_passed_on() {
     let Some(program) = counterpoint("dispositions") else { return };
@@ -339,10 +328,10 @@ fn dispositions_and_closed_streams_are_passed_on() {
         "ulimit -S -f 100; $RUN sh -c 'ulimit -f'",
         "ulimit -c 0; trap '' XFSZ; $RUN sh -c 'kill -XFSZ $$; echo survived'",
         "ulimit -c 0; $RUN sh -c 'kill -XFSZ $$; echo survived'",
-        // These commands print the signals that are blocked, ignored and caught.
+        // The blocked, ignored and caught signals.
         "trap '' USR1 TERM; $RUN grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status",
         "env --block-signal=USR2,HUP $RUN grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status",
-        // A script without an interpreter line. `execvp` runs it with a shell.
+        // `execvp` runs a script without an interpreter line with a shell.
         "echo 'echo \"plain $1\"' > plain; chmod +x plain; $RUN ./plain word",
     ] {
         let run = format!("'{}' run -e none -o p.cpt --", program.display());
@@ -357,9 +346,8 @@ fn dispositions_and_closed_streams_are_passed_on() {
     }
 }
 
-/// The list `watch` in the manifest names the processes whose end ends the recording. If `run` is
-/// killed, other commands need it. So it must contain the program's process from the program's
-/// first instruction on.
+/// `watch` names the processes whose end ends the recording. If `run` is killed, other commands
+/// need it, so it must contain the program from the first instruction on.
 #[test]
 fn the_program_finds_itself_in_the_manifest() {
     let Some(program) = counterpoint("watched") else { return };
@@ -376,8 +364,7 @@ fn the_program_finds_itself_in_the_manifest() {
     let output = run.wait_with_output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(!said.contains(".tmp"), "{said}");
-    // According to proc_pid_stat(5), the id is the first field and the start time is the 22nd
-    // field.
+    // The id and the start time are fields 1 and 22 of proc_pid_stat(5).
     let stat = said.lines().last().unwrap();
     let pid: u32 = stat.split(' ').next().unwrap().parse().unwrap();
     let after_name = stat.rsplit_once(") ").unwrap().1;
@@ -387,14 +374,11 @@ fn the_program_finds_itself_in_the_manifest() {
     assert_eq!(then["state"], "recording");
     assert_eq!(then["watch"][0]["pid"], run_id);
     assert_eq!(then["watch"][1], serde_json::json!({ "pid": pid, "start_time": start_time }));
-    // The manifest that `run` writes at the end contains the same process.
     let last = profile::Manifest::read(&scratch.join("p.cpt")).unwrap();
     assert_eq!(last.watch[1], profile::ProcessId { pid, start_time });
     assert_eq!(last.state, profile::manifest::State::Finished);
 }
 
-/// The first process that records creates the directory of all parts. Only its owner can use it,
-/// whatever the umask is.
 #[test]
 fn the_directory_of_the_parts_is_for_its_owner() {
     use std::os::unix::fs::PermissionsExt;
@@ -419,7 +403,6 @@ fn the_directory_of_the_parts_is_for_its_owner() {
     assert!(!run("idle.cpt", "22", "idle").exists(), "nothing was recorded");
 }
 
-/// Signals to `run` are passed on to the program, and `run` ends in the same way as the program.
 #[test]
 fn signals_pass_through() {
     let Some(program) = counterpoint("signals") else { return };

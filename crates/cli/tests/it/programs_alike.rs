@@ -1,6 +1,5 @@
-//! Tests programs of every kind, with and without `counterpoint run`. With `run`, they print the
-//! same on both streams and end in the same way. Programs that this machine does not have are
-//! skipped with a message.
+//! Tests programs of many kinds, with and without `counterpoint run`. Programs that this machine
+//! does not have are skipped with a message.
 //!
 //! The test prints its list of programs: what each one is, how it ended, and what could not be
 //! recorded. `cargo nextest run --success-output=final programs_alike` shows the list.
@@ -14,23 +13,19 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::support::{counterpoint, skip};
 
-/// One program of the list.
 struct Program {
     name: &'static str,
-    /// The commands that must exist for this program.
     needs: Vec<&'static str>,
-    /// The command line. If it contains a character that is special to a shell, or begins with
-    /// `LD_PRELOAD`, `sh -c` runs it. Otherwise, `counterpoint run` starts the program itself. `@/`
-    /// stands for the directory of the programs that were compiled for this test, and a name with
-    /// `@` for an installed file.
+    /// The command line, for `sh -c` if it is not plain ([`words`]). `@/` stands for the directory
+    /// of the programs that were compiled for this test, and a name with `@` for an installed file.
     line: &'static str,
 }
 
-/// Returns the list. Each program is started in a new directory with a file `words` of 1,000 lines.
+/// Each program is started in a new directory with a file `words` of 1,000 lines.
 fn programs() -> Vec<Program> {
     let text = include_str!("programs_alike.txt");
     let blocks = text.split("\n\n").map(|block| {
-        // In a block, lines before the program's name are comments.
+        // Lines before the program's name are comments.
         let lines = block.split_inclusive('\n').take_while(|line| line.starts_with('#'));
         block[lines.map(str::len).sum()..].trim_end()
     });
@@ -42,17 +37,17 @@ fn programs() -> Vec<Program> {
     blocks.filter(|block| !block.is_empty()).map(of_block).collect()
 }
 
-/// The name that stands for a clang of any version in the list.
+/// This name stands for a clang of any version.
 const CLANG: &str = "@clang";
 
-/// Allocators that are preloaded. The key is the allocator's name in the list.
+/// These allocators are preloaded. The key is the name in the list.
 const ALLOCATORS: &[(&str, &[&str])] = &[
     ("@jemalloc", &["libjemalloc.so.2"]),
     ("@tcmalloc", &["libtcmalloc_minimal.so.4", "libtcmalloc.so.4"]),
     ("@mimalloc", &["libmimalloc.so.2", "libmimalloc.so.2.0"]),
 ];
 
-/// The names under which `kinds.c` is compiled for the list, each with its compiler and flags.
+/// The names, compilers and flags for `kinds.c`.
 const BUILDS: &[(&str, &str, &[&str])] = &[
     ("kinds", "cc", &["-O1", "-g", "-fPIE", "-pie"]),
     ("fixed", "cc", &["-O1", "-no-pie", "-fno-pie"]),
@@ -81,8 +76,7 @@ fn directory_of_libraries() -> Vec<PathBuf> {
         .to_vec()
 }
 
-/// Compiles the programs of the list. Programs that cannot be compiled are missing in the
-/// directory, and are skipped later.
+/// Programs that cannot be compiled are skipped later.
 fn build(directory: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/kinds.c");
     for (name, compiler, flags) in BUILDS {
@@ -103,7 +97,6 @@ fn build(directory: &Path) {
     }
 }
 
-/// Returns whether a file or command that a program of the list needs exists.
 fn is_there(need: &str, built: &Path) -> bool {
     if let Some(name) = need.strip_prefix("@/") {
         return built.join(name).is_file();
@@ -128,8 +121,6 @@ fn found(name: &str) -> Option<PathBuf> {
     files.iter().find_map(|file| places.iter().map(|at| at.join(file)).find(|at| at.exists()))
 }
 
-/// Returns the command line with all names replaced by the paths of compiled programs and installed
-/// files.
 fn written_out(line: &str, built: &Path) -> String {
     let mut line = line.replace("@/", &format!("{}/", built.display()));
     for name in ALLOCATORS.iter().map(|(name, _)| *name).chain([CLANG]) {
@@ -140,8 +131,7 @@ fn written_out(line: &str, built: &Path) -> String {
     line
 }
 
-/// Returns the program and its arguments. If a shell is needed, the program is a shell that reads
-/// the line.
+/// A shell reads a line that is not plain.
 fn words(line: &str) -> Vec<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || " _./=:,+-".contains(c);
     match line.chars().all(plain) && !line.starts_with("LD_PRELOAD") {
@@ -150,8 +140,7 @@ fn words(line: &str) -> Vec<String> {
     }
 }
 
-/// Runs the command in a new directory, which contains only the file `words`. The directory has the
-/// same path each time.
+/// The new directory has the same path each time.
 fn run(command: &mut Command, scratch: &Path) -> Output {
     let place = scratch.join("here");
     let _ = fs::remove_dir_all(&place);
@@ -160,7 +149,7 @@ fn run(command: &mut Command, scratch: &Path) -> Output {
     fs::write(place.join("words"), words).unwrap();
     command.current_dir(&place).stdin(Stdio::null());
     command.env("HOME", &place).env("TMPDIR", &place).env("LC_ALL", "C");
-    // Because `HOME` is changed, Rust's tools need these variables to find their compilers.
+    // Rust's tools find their compilers below `HOME`.
     for (name, below) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
         if let Some(home) = std::env::var_os("HOME").filter(|_| std::env::var_os(name).is_none()) {
             command.env(name, Path::new(&home).join(below));
@@ -176,7 +165,6 @@ fn ended(output: &Output) -> String {
     }
 }
 
-/// The options of `run` for each way to record.
 const WAYS: &[&[&str]] = &[
     &["-e", "none"],
     &["-e", "page-faults", "--budget", "2%"],
@@ -184,8 +172,7 @@ const WAYS: &[&[&str]] = &[
     &["-e", "none", "--plugin", "telemetry"],
 ];
 
-/// Each program runs once without Counterpoint, and once in each way to record. Two threads share
-/// the list, because most programs mainly wait.
+/// Two threads share the list, because most programs mainly wait.
 #[test]
 fn programs_of_every_kind_run_as_without_us() {
     let Some(counterpoint) = counterpoint("programs of every kind") else { return };
@@ -219,8 +206,7 @@ fn programs_of_every_kind_run_as_without_us() {
     assert!(differ.is_empty(), "{}", differ.join("\n"));
 }
 
-/// Runs the program without Counterpoint and in each way to record. Returns a text for each way to
-/// record in which the result differs.
+/// Returns a text for each way to record in which the result differs.
 fn differences(counterpoint: &Path, name: &str, words: &[String], place: &Path) -> Vec<String> {
     let bare = run(Command::new(&words[0]).args(&words[1..]), place);
     let mut differ = Vec::new();
@@ -243,8 +229,7 @@ fn differences(counterpoint: &Path, name: &str, words: &[String], place: &Path) 
     differ
 }
 
-/// Returns what the program itself wrote to stderr, without the lines that `counterpoint run` adds
-/// at the end.
+/// `counterpoint run` adds lines at the end.
 fn theirs(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr).into_owned();
     let mut lines: Vec<&str> = text.lines().collect();

@@ -5,8 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, ExitStatus};
 
-/// Opens a new terminal with this many columns. Returns the end that the test uses and the end for
-/// the program.
+/// Returns the end that the test uses and the end for the program.
 pub fn open(columns: u16) -> (File, OwnedFd) {
     let (mut ours, mut theirs) = (-1, -1);
     let size = libc::winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
@@ -19,12 +18,11 @@ pub fn open(columns: u16) -> (File, OwnedFd) {
     unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
 }
 
-/// Runs a command on a terminal with this many columns. Returns how the command ended, and the text
-/// that the terminal received from stdout and stderr. The terminal's line ends (`\r\n`) become
-/// `\n`. Lines about progress are left out, because they appear only on a slow machine.
+/// Returns how the command ended, and what the terminal received. Line ends become `\n`. Lines
+/// about progress are left out, because they appear only on a slow machine.
 pub fn shown(command: &mut Command, columns: u16) -> (ExitStatus, String) {
     let (mut ours, theirs) = open(columns);
-    // The pager is turned off, because nobody is there to use it.
+    // Nobody is there to use the pager.
     if !command.get_envs().any(|(name, _)| name == "COUNTERPOINT_PAGER") {
         command.env("COUNTERPOINT_PAGER", "");
     }
@@ -34,7 +32,7 @@ pub fn shown(command: &mut Command, columns: u16) -> (ExitStatus, String) {
     unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
     command.stdin(theirs.try_clone().unwrap()).stdout(theirs.try_clone().unwrap()).stderr(theirs);
     let mut child = command.spawn().unwrap();
-    // Otherwise, the value `command` would keep the terminal's descriptors open.
+    // `command` would keep the terminal's descriptors open.
     command.stdin(std::process::Stdio::null());
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut bytes = Vec::new();
@@ -44,7 +42,7 @@ pub fn shown(command: &mut Command, columns: u16) -> (ExitStatus, String) {
             Ok(0) => break,
             Ok(n) => bytes.extend_from_slice(&part[..n]),
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            // All programs that had the terminal open have ended.
+            // The programs that had the terminal open have ended.
             Err(e) if e.raw_os_error() == Some(libc::EIO) => break,
             Err(e) => panic!("{e}"),
         }
@@ -53,11 +51,9 @@ pub fn shown(command: &mut Command, columns: u16) -> (ExitStatus, String) {
     (status, without_progress(&String::from_utf8(bytes).unwrap().replace("\r\n", "\n")))
 }
 
-/// The bytes that move to the start of the line and erase the line. Commands write them before a
-/// line about progress, and also to remove this line.
+/// Commands write these bytes before a line about progress, and to remove the line.
 pub const ERASE: &str = "\r\x1b[K";
 
-/// Returns the text that remains on the terminal after all lines about progress were erased.
 pub fn without_progress(text: &str) -> String {
     let mut parts = text.split(ERASE);
     let first = parts.next().unwrap_or_default().to_owned();

@@ -1,5 +1,5 @@
-//! Tests `counterpoint query` with the kept queries (those that Counterpoint contains), over
-//! datasets of scripted ranks. DuckDB runs the same queries, and the results must agree.
+//! Tests `counterpoint query` with the kept queries (those that Counterpoint contains). The results
+//! must agree with those of DuckDB.
 
 use std::fs;
 use std::io::Read;
@@ -38,7 +38,7 @@ pub fn ask(engine: &Path, dataset: &Path, args: &[&str]) -> Output {
     command.env("COUNTERPOINT_QUERY", engine).output().unwrap()
 }
 
-/// Returns the rows of a result in CSV, without the header.
+/// The rows of CSV are without the header.
 pub fn rows(output: &Output) -> Vec<Vec<String>> {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = String::from_utf8(output.stdout.clone()).unwrap();
@@ -46,7 +46,7 @@ pub fn rows(output: &Output) -> Vec<Vec<String>> {
     text.lines().skip(1).map(line).collect()
 }
 
-/// Adds a rank to a dataset. `size` is the number of ranks of the run.
+/// `size` is the number of ranks of the run.
 pub fn add(dataset: &Path, script: &ProfileScript, run: &str, rank: u32, size: u32) {
     let (_scratch, path) = script.written();
     let options = Options {
@@ -61,8 +61,7 @@ pub fn add(dataset: &Path, script: &ProfileScript, run: &str, rank: u32, size: u
     export(&Profile::open(&path).unwrap(), dataset, &options).unwrap();
 }
 
-/// Returns a rank with calls of five ops. It has two counters. All ranks have the first one; the
-/// second one differs between even and odd ranks.
+/// The second counter differs between even and odd ranks.
 pub fn rank(rank: u32, random: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.manifest.host = format!("node{}", rank / 4);
@@ -81,8 +80,8 @@ pub fn rank(rank: u32, random: &mut Random) -> ProfileScript {
     script
 }
 
-/// A Python program that runs the kept queries in DuckDB, with the settings that docs/datasets.md
-/// recommends. It compares every cell. Floats must agree up to the last digits.
+/// Runs the kept queries in DuckDB, with the settings that docs/datasets.md recommends. Floats must
+/// agree up to the last digits.
 const JUDGE: &str = r#"
 import csv, duckdb, glob, math, sys
 dataset, queries, *answers = sys.argv[1:]
@@ -160,22 +159,21 @@ fn kept_queries_are_the_same_with_any_number_of_threads_and_in_duckdb() {
     let done = judge.output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     assert_eq!(done.stdout, b"judged 12\n");
-    // If a rank does not have a counter, the values of the counter are missing there.
+    // Some ranks do not have the counter.
     let sql = "SELECT rank % 2 AS odd, count(*) AS n, count(\"cycles:u\") AS c, \
                count(\"cache-misses:u\") AS m FROM calls GROUP BY rank % 2 ORDER BY odd";
     let found = rows(&ask(&engine, &dataset, &[sql, "--format", "csv"]));
     assert_eq!(found, [["0", "800", "800", "0"], ["1", "800", "0", "800"]]);
 }
 
-/// Adds 16 ranks with huge values. The sums need more than 64 bits, and the sums of squares have
-/// more than 38 digits.
+/// The sums need more than 64 bits, and the sums of squares have more than 38 digits.
 pub fn add_huge_sums(dataset: &Path) {
     for number in 0..16 {
         let mut script = ProfileScript::monotonic();
         script.counter("bytes", 0);
         let process = script.process(1);
         process.library("m", &["f"]);
-        // The sum is 16 · 2⁵⁹ ns = 2⁶³ ns. The square of each value has 38 digits.
+        // The sum is 16 · 2⁵⁹ ns = 2⁶³ ns.
         let call = CallScript::new(0, 1, 1 << 59).group(1, &[9_000_000_000_000_000_000]);
         process.thread("main").call(call);
         add(dataset, &script, "r", number, 16);
@@ -201,7 +199,7 @@ fn sums_are_right_or_an_error() {
         said,
         "counterpoint: a sum has more than 38 digits: 1296000000000000000000000000000000000000\n"
     );
-    // In a query with a moving window, rows that leave the window are subtracted from the sum.
+    // Rows that leave a moving window are subtracted from the sum.
     let window =
         "SELECT sum(rank) OVER (ORDER BY rank ROWS 1 PRECEDING) AS s FROM stats ORDER BY s LIMIT 3";
     assert_eq!(one(window), [["0"], ["1"], ["3"]]);
@@ -231,8 +229,7 @@ fn what_is_incomplete_is_named_in_each_answer() {
         "{said}"
     );
     assert_eq!(said.lines().count(), 2, "{said}");
-    // The test changes some bytes of a file, whose size stays right, to values that no footer or
-    // page has. The result must be an error or a missing rank, and no panic.
+    // The result must be an error or a missing rank, and no panic.
     let at_end = bytes.len() - 8;
     for place in [4..60, at_end - 300..at_end] {
         let mut other = bytes.clone();
@@ -305,8 +302,8 @@ fn the_op_that_makes_a_rank_slow_is_found_among_64() {
     assert_eq!(stragglers[0][1], "41");
     let slow = kept("slow-ops");
     assert_eq!((&*slow[0][1], &*slow[0][3]), ("41", "norm"));
-    // In rank 41, which is one of 64, ten calls are longer by 4 µs each. So the rank is above the
-    // mean by 40 µs · 63/64. The noise is less than 3 µs.
+    // Ten calls of rank 41 of 64 are longer by 4 µs each. So the rank is above the mean by 40 µs ·
+    // 63/64.
     let above: f64 = slow[0][6].parse().unwrap();
     assert!((above - 40_000.0 * 63.0 / 64.0).abs() < 3_000.0, "{above}");
     let imbalance = kept("imbalance");
@@ -345,8 +342,7 @@ fn a_query_reads_and_has_limits() {
     assert_eq!(String::from_utf8(json.stdout).unwrap(), "{\"a\":1,\"b\":\"x\\\"\",\"c\":null}\n");
 }
 
-/// Starts a query that would take years. Returns the text that a terminal receives within the time
-/// `least`. Then the query is killed.
+/// The query would take years. Returns what a terminal receives within the time `least`.
 fn shown_meanwhile(engine: &Path, dataset: &Path, options: &[&str], least: Duration) -> String {
     let (mut ours, theirs) = pty::open(80);
     // SAFETY: fcntl takes numbers only, and `ours` keeps its descriptor open.
@@ -388,7 +384,6 @@ fn a_query_that_takes_long_shows_that_it_goes_on() {
         assert!(line.starts_with("counterpoint: asking ") && line.ends_with(" s"), "{line:?}");
     }
     assert_eq!(shown(&["-q"], 3), "");
-    // If stderr is a file, only `--verbose` prints the time of each step.
     let said = |options: &[&str]| {
         let done =
             ask(&engine, &dataset, &[options, &["SELECT count(*) AS n FROM calls"]].concat());

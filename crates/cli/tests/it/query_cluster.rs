@@ -1,6 +1,5 @@
 //! Tests `counterpoint query --engine ballista://…` with a scheduler and two executors on this
-//! machine. The results of queries equal those of DataFusion in one process, even if one of the
-//! executors was killed.
+//! machine. The results must equal those of DataFusion in one process.
 //!
 //! The tests need a `counterpoint-query` with the feature `ballista`. `cargo xtask test --ballista`
 //! builds it, which takes half an hour.
@@ -18,7 +17,7 @@ use crate::query::{KEPT, add, add_huge_sums, ask, rank, rows};
 use crate::support::{query_engine, skip};
 
 const TEST: &str = "queries on a cluster";
-/// The time limit of most waits. No step that ends takes this long.
+/// No step that ends takes this long.
 const LONG: Duration = Duration::from_secs(240);
 
 fn engine() -> Option<PathBuf> {
@@ -29,7 +28,7 @@ fn engine() -> Option<PathBuf> {
     found.map(PathBuf::from)
 }
 
-/// A running scheduler or executor. It is killed when this value is dropped.
+/// A scheduler or an executor. It is killed when this value is dropped.
 struct Server {
     child: Child,
     said: Receiver<String>,
@@ -45,7 +44,7 @@ impl Server {
         Self { child, said }
     }
 
-    /// Waits for the line that the program prints when it is ready, and returns its last word.
+    /// Returns the last word of the line that the program prints when it is ready.
     fn ready(&self) -> String {
         let said = self.said.recv_timeout(LONG).expect("it says that it is ready");
         assert!(said.contains(" listens on ") || said.contains(" works for "), "{said}");
@@ -66,7 +65,7 @@ impl Drop for Server {
     }
 }
 
-/// A scheduler and its executors. The folders of the executors are in `scratch`.
+/// The folders of the executors are in `scratch`.
 struct Cluster<'a> {
     engine: &'a Path,
     scratch: &'a Scratch,
@@ -109,8 +108,7 @@ fn has_files(dir: &Path) -> bool {
     entries.map(|e| e.path()).any(|path| !path.is_dir() || has_files(&path))
 }
 
-/// Makes a dataset of eight ranks with different counters. No rank has losses, so the table of
-/// losses has no files.
+/// No rank has losses, so the table of losses has no files.
 fn ranks(scratch: &Scratch) -> PathBuf {
     let dataset = scratch.join("a dataset");
     let mut random = Random(0x9e37);
@@ -143,7 +141,7 @@ fn kept_queries_are_the_same_on_two_executors_and_after_one_was_killed() {
     };
     same(&cluster, "with two executors");
     assert!(cluster.executors.iter().all(|(_, dir)| has_files(dir)), "both have worked");
-    // The test kills an executor while a query runs that needs results or tasks of this executor.
+    // The running query needs results or tasks of this executor.
     for name in ["quantiles", "slow-ops"] {
         let (victim, dir) = cluster.executors.pop().unwrap();
         let alone = &alone[KEPT.iter().position(|kept| *kept == name).unwrap()];
@@ -156,7 +154,7 @@ fn kept_queries_are_the_same_on_two_executors_and_after_one_was_killed() {
     same(&cluster, "with one executor");
 }
 
-/// Starts the query, and kills the executor after it has begun to write results of this query.
+/// The executor has begun to write results of this query.
 fn killed_in_the_middle(
     cluster: &Cluster,
     dataset: &Path,
@@ -171,7 +169,7 @@ fn killed_in_the_middle(
             fs::remove_dir_all(entry.unwrap().path()).unwrap();
         }
         let mut command = Command::new(cluster.engine);
-        // The query has more parts than one executor can run at the same time.
+        // One executor cannot run all parts at the same time.
         command.args(["--kept", name, "--format", "csv", "--threads", "16"]);
         command
             .args(["--engine", &url, "--dataset"])
@@ -220,8 +218,7 @@ fn a_result_that_is_lost_before_it_is_read_is_made_again() {
         // the number is its own.
         assert_eq!(unsafe { libc::kill(asking.id().cast_signed(), signal) }, 0);
     };
-    // The test stops the asking process. So the executor that has the result is gone before the
-    // asking process notices the result.
+    // The executor that has the result must be gone before the asking process notices the result.
     signal(libc::SIGSTOP);
     std::thread::sleep(Duration::from_secs(3));
     drop(cluster.executors.remove(0));
@@ -239,8 +236,8 @@ fn who_is_stopped_stops_the_cluster() {
     let dataset = ranks(&scratch);
     let mut cluster = Cluster::new(&engine, &scratch, 1);
     let url = cluster.url();
-    // The join has 1,600⁴ combinations of calls and would not end. (DataFusion does not notice that
-    // a `CROSS JOIN` is to be stopped.)
+    // The join has 1,600⁴ combinations. (DataFusion does not notice that a `CROSS JOIN` is to be
+    // stopped.)
     let sql = "SELECT count(*) FROM calls a JOIN calls b ON a.process = b.process \
                JOIN calls c ON c.process = b.process JOIN calls d ON d.process = c.process";
     let mut command = Command::new(&engine);
@@ -260,7 +257,6 @@ fn who_is_stopped_stops_the_cluster() {
     let done = asking.wait_with_output().unwrap();
     let said = String::from_utf8(done.stderr).unwrap();
     assert_eq!((done.status.code(), said), (Some(2), format!("counterpoint: {url}: stopped\n")));
-    // An executor ends when its tasks have ended.
     executor.signal(libc::SIGTERM);
     let begin = Instant::now();
     while executor.child.try_wait().unwrap().is_none() {
@@ -280,8 +276,7 @@ fn a_cluster_reads_ranks_with_other_counters_and_says_what_is_wrong() {
                count(\"cache-misses:u\") AS m FROM calls GROUP BY rank % 2 ORDER BY odd";
     let found = rows(&cluster.ask(&dataset, &[sql]));
     assert_eq!(found, [["0", "800", "800", "0"], ["1", "800", "0", "800"]]);
-    // Queries can use texts and ranks in GROUP BY, and can have a part of which the planner knows
-    // that it has no rows.
+    // The planner knows of some parts that they have no rows.
     let queries = [
         "SELECT run, rank, part, op, known, sum(calls) AS n FROM stats GROUP BY run, rank, part, op, known \
          ORDER BY run, rank, part, op",
@@ -305,7 +300,6 @@ fn a_cluster_reads_ranks_with_other_counters_and_says_what_is_wrong() {
         );
         assert!(done.stdout == alone.stdout, "{sql}: {done:?} {alone:?}");
     }
-    // The programs of the cluster check sums for overflow.
     let wide = scratch.join("wide");
     add_huge_sums(&wide);
     let found = rows(&cluster.ask(&wide, &["SELECT sum(total_ns) FROM stats"]));
@@ -317,10 +311,8 @@ fn a_cluster_reads_ranks_with_other_counters_and_says_what_is_wrong() {
         said,
         "counterpoint: a sum has more than 38 digits: 1296000000000000000000000000000000000000\n"
     );
-    // Statements that would write are refused. They do not reach the cluster.
     let done = cluster.ask(&dataset, &["CREATE TABLE a AS SELECT 1"]);
     assert_eq!(done.status.code(), Some(2), "{done:?}");
-    // An executor that ends normally leaves no files.
     let (mut executor, dir) = { cluster }.executors.pop().unwrap();
     executor.signal(libc::SIGTERM);
     assert!(executor.child.wait().is_ok());
@@ -337,7 +329,7 @@ fn without_a_scheduler_or_executors_it_says_so() {
     let said = String::from_utf8(done.stderr).unwrap();
     assert_eq!(done.status.code(), Some(2), "{said}");
     assert!(said.starts_with("counterpoint: ballista://127.0.0.1:1: "), "{said}");
-    // The only executor is killed, and no other one takes its place.
+    // No other executor takes its place.
     let mut cluster = Cluster::new(&engine, &scratch, 1);
     let (executor, _) = cluster.executors.pop().unwrap();
     executor.signal(libc::SIGKILL);

@@ -1,23 +1,22 @@
 //! Tests that the outputs in README.md are those that the commands print.
 //!
-//! Real recordings are kept as profiles in `fixtures/readme` (`record.sh` in this folder makes
-//! them). Some blocks of README.md follow a comment `<!-- shows: NAME -->`. The last command in
-//! such a block is about `NAME.cpt`, and its output is compared with the text after it.
-//! `UPDATE_GOLDEN=1` writes the new output into the page; `cargo xtask pictures` does that.
+//! Real recordings are in `fixtures/readme` (`record.sh` makes them). If a block of README.md
+//! follows a comment `<!-- shows: NAME -->`, its last command is about `NAME.cpt`, and its output
+//! is compared. `UPDATE_GOLDEN=1` writes the new output into the page; `cargo xtask pictures` does
+//! that.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use testkit::Scratch;
 
-/// The width of a block of code, in columns, on the pages of repository hosts.
+/// The width of a block of code on the pages of repository hosts.
 const COLUMNS: &str = "88";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Copies a folder with all files and folders in it.
 pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -30,8 +29,7 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Returns the page with the present output of each shown command, and the number of shown
-/// commands.
+/// Also returns the number of shown commands.
 fn renewed(page: &str) -> (String, usize) {
     let scratch = Scratch::new();
     let (mut new, mut shown) = (String::new(), 0);
@@ -73,14 +71,12 @@ fn what_the_first_page_shows_is_printed() {
     assert!(page == new, "README.md is not what is printed (UPDATE_GOLDEN=1): {differs:?}");
 }
 
-/// Returns roughly how many rows a page has in a terminal of 80 columns. A longer line takes
-/// several rows.
+/// A line of more than 80 columns takes several rows.
 fn rows(text: &str) -> usize {
     text.lines().map(|line| line.chars().count().div_ceil(80).max(1)).sum()
 }
 
-/// The first screen that a stranger sees has a picture and exactly two commands: one shows what
-/// Counterpoint does, and one tests it.
+/// One command shows what Counterpoint does, and one tests it.
 #[test]
 fn the_first_screen_has_a_picture_and_two_commands() {
     let page = std::fs::read_to_string(root().join("README.md")).unwrap();
@@ -93,7 +89,7 @@ fn the_first_screen_has_a_picture_and_two_commands() {
     assert!(after.trim_start().starts_with("## "), "the commands end the first screen");
     assert!(rows(before) + rows(block) < 35, "{} rows", rows(before) + rows(block));
     assert!(block.lines().all(|line| line.chars().count() <= 80), "{block}");
-    // The first paragraph that promises hardware counters also says on what they have been tested.
+    // The promise of hardware counters also says on what they have been tested.
     let promise = page.split("\n\n").find(|part| part.contains("count")).unwrap();
     assert!(promise.contains("hardware counter") && promise.contains("has been tested only"));
 }

@@ -6,8 +6,7 @@ use profile::{Manifest, Origin, ProcessId, State, boot_id};
 use testkit::make::pool_path;
 use testkit::{CallScript, Golden, ProfileScript, Scratch};
 
-/// Returns a profile with two threads of a process that ended long ago. Each thread has 2 calls in
-/// pages that were not written to a file.
+/// The process ended long ago. Its two threads have 2 calls each that were not written to a file.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.pool = true;
@@ -57,8 +56,7 @@ fn a_recording_of_env_stays_open_unless_it_is_closed() {
     assert!(!pool_path(&dir).exists());
 }
 
-/// The process that `run` watches is alive, so the recording has not ended. The process may not
-/// have recorded anything yet.
+/// The process that `run` watches is alive, but may not have recorded anything yet.
 #[test]
 fn a_running_recording_is_not_closed() {
     let mut script = crashed();

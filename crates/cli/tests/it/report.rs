@@ -1,5 +1,4 @@
-//! Tests `report` and `export` on scripted profiles. The golden files show the layout of the
-//! output. The comments and tests here have the expected numbers, which were computed on paper.
+//! Tests `report` and `export` on scripted profiles. The expected numbers were computed on paper.
 
 use std::io::Read;
 use std::path::Path;
@@ -80,7 +79,6 @@ fn the_table_for_people() {
     golden.check("op", 0, &["report", dir]);
     golden.check("top", 0, &["report", dir, "--top", "1"]);
     let verbose = golden.check_stdout("verbose", 0, &["report", dir, "--verbose"]);
-    // The verbose output ends with the time of each step.
     let (step, took) = verbose.stderr.trim_end().rsplit_once(": ").unwrap();
     assert!(step.starts_with("counterpoint: reading ") && took.ends_with('s'), "{step}: {took}");
     golden.check("narrow", 0, &["report", dir, "--width", "60"]);
@@ -114,8 +112,7 @@ fn the_numbers_equal_those_on_paper() {
     assert_eq!(softmax["total_ns"], 699_950.0);
     assert_eq!(softmax["share"], 699_950.0 / 1_000_375.0);
     assert_eq!(softmax["p50_ns"], 349_975.0);
-    // The calls took 100,000 and 600,000. The 99th percentile is 100,000 + 0.99 · 500,000, minus
-    // 25, which is half of an empty call.
+    // 100,000 + 0.99 · 500,000, minus 25 for half of an empty call.
     assert_eq!(softmax["p99_ns"], 594_975.0);
     let faults = json!({"name": "page-faults", "total": null, "per_call": null, "calls": 0,
                         "empty_share": null});
@@ -123,7 +120,7 @@ fn the_numbers_equal_those_on_paper() {
         softmax["counters"][0], faults,
         "a counter that was not read or was multiplexed is missing, not zero"
     );
-    // An empty call reads 40 of the counter, and takes 50 ns.
+    // An empty call reads 40 and takes 50 ns.
     let clock = json!({"name": "task-clock", "total": 589_920.0, "per_call": 294_960.0, "calls": 2,
                        "empty_share": 80.0 / 590_000.0});
     assert_eq!(softmax["empty_share"], 50.0 / 700_000.0);
@@ -138,26 +135,23 @@ fn the_numbers_equal_those_on_paper() {
     assert_eq!(matmul["counters"][0]["total"], 12);
     assert_eq!(rows[2]["counters"][0]["total"], 0, "it was read, and nothing happened");
 
-    // The wall time of the thread `main` is from 1,000,000 to 2,000,000. The thread spent 300,000
-    // in calls, of which the recorder took 50. It was on a CPU for 400,000, of which 300,000 were
-    // in calls. So between calls, it was off the CPU for 700,000 − 100,000.
+    // `main` spent 300,000 in calls, of which the recorder took 50. It was on a CPU for 400,000. So
+    // between calls, it was off the CPU for 700,000 − 100,000.
     let main = &report["threads"][0];
     assert_eq!(main["wall_ns"], 1_000_000.0);
     assert_eq!(main["dispatch_ns"], 299_950.0);
     assert_eq!(main["recorder_ns"], 50.0);
     assert_eq!(main["no_dispatch_ns"], 700_050.0);
     assert_eq!(main["off_cpu_ns"], 600_000.0);
-    // The CPU clock of the thread `worker` was read only once, so the thread's CPU time is not
-    // known.
+    // The CPU clock of `worker` was read only once.
     let worker = &report["threads"][1];
     assert_eq!(worker["wall_ns"], 900_500.0);
     assert_eq!(worker["dispatch_ns"], 700_425.0);
     assert_eq!(worker["recorder_ns"], 75.0);
     assert_eq!(worker["off_cpu_ns"], Value::Null);
-    // The time between calls is the sum of the wall times minus the times in calls of both threads.
+    // The wall times minus the times in calls.
     assert_eq!(report["total"]["between_ns"], 1_900_500.0 - 299_950.0 - 700_425.0);
-    // Recording cost 200 ns for each of the 5 calls. The recorded times in calls are 300,000 and
-    // 700,500.
+    // Recording cost 200 ns for each of the 5 calls.
     assert_eq!(report["probe"]["total_ns"], 1_000.0);
     assert_eq!(report["probe"]["share_of_dispatch_time"], 1_000.0 / 1_000_500.0);
     let losses: Vec<(&str, u64)> = report["losses"]
@@ -200,8 +194,6 @@ fn one_call_without_counters() {
     golden(&scratch).check("timing-only", 0, &["report", dir.to_str().unwrap()]);
 }
 
-/// If it is known that the filter matched nothing, or that there were losses, the report does not
-/// guess other reasons.
 #[test]
 fn nothing_recorded_for_a_known_reason() {
     let mut script = ProfileScript::monotonic();
@@ -217,8 +209,7 @@ fn nothing_recorded_for_a_known_reason() {
     golden(&scratch).check("empty-losses", 0, &["report", dir.to_str().unwrap()]);
 }
 
-/// Only two of the three calls of matmul have a value of `page-faults`. Another thread has no
-/// counters, and the cost of calls without counters was not measured.
+/// Two of three calls of matmul have a value of `page-faults`. Another thread has no counters.
 #[test]
 fn partly_counted_and_partly_calibrated() {
     let mut script = mlp();
@@ -231,12 +222,12 @@ fn partly_counted_and_partly_calibrated() {
     let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
     golden.check("partly", 0, &["report", dir]);
     let report = golden.json(&["report", dir, "--format", "json"]);
-    // There are 8 calls. 2 of them have no counters. The other 6 cost 200 ns each.
+    // Two of 8 calls have no counters. The others cost 200 ns each.
     assert_eq!((&report["probe"]["calls"], &report["probe"]["of_calls"]), (&json!(6), &json!(8)));
     assert_eq!(report["probe"]["total_ns"], 1_200.0);
 }
 
-/// The table in a file or pipe has all columns. On a terminal, it has only the columns that fit.
+/// A file or pipe gets all columns.
 #[test]
 fn output_fits_the_width() {
     let (_scratch, dir) = mlp().written();
@@ -259,8 +250,7 @@ fn output_fits_the_width() {
     }
 }
 
-/// The program and `run` were killed. `report` shows the calls that are still in memory, but does
-/// not move them.
+/// The program and `run` were killed. Some calls are still in memory.
 #[test]
 fn after_a_crash() {
     let mut script = mlp();
@@ -292,7 +282,7 @@ fn a_recording_of_env_is_closed_on_request() {
     script.processes[0].pid = 4_000_711;
     let (scratch, dir) = script.written();
     let golden = golden(&scratch);
-    // The output is wide, so that the line breaks do not depend on the length of a path in a note.
+    // Line breaks must not depend on the length of a path.
     let dir_text = dir.to_str().unwrap();
     golden.check("env-open", 0, &["report", dir_text, "--width", "400"]);
     assert_eq!(golden.run(&["recover", "--close", dir_text]).code, Some(0));
@@ -316,8 +306,7 @@ fn errors() {
     golden.check("other-version", 2, &["export", dir.to_str().unwrap(), "--format", "json"]);
 }
 
-/// Names of counters can contain anything: the option `name=` of a PMU's counter allows any text,
-/// and manifests may be edited.
+/// The option `name=` of a PMU's counter allows any text, and manifests may be edited.
 #[test]
 fn counters_with_strange_names() {
     let (scratch, dir) = mlp().written();
@@ -365,7 +354,7 @@ fn every_call_exported() {
     assert_eq!(calls[0]["thread_name"], "main");
 }
 
-/// If a reader stops early, as in `counterpoint … | head -1`, the command ends without a message.
+/// The reader stops early, as in `counterpoint … | head -1`.
 #[test]
 fn a_reader_that_goes_away_is_not_an_error() {
     let mut script = ProfileScript::monotonic();
@@ -388,7 +377,6 @@ fn a_reader_that_goes_away_is_not_an_error() {
             .unwrap();
         let mut stdout = child.stdout.take();
         if first {
-            // Some output arrives before the reader goes away.
             stdout.as_mut().unwrap().read_exact(&mut [0; 100]).unwrap();
         }
         drop(stdout);

@@ -1,5 +1,4 @@
-//! Tests how a report shows its rows: shortened names that still differ, source locations, first
-//! calls, and filters that match nothing. Also tests how `stats` shows values that do not vary.
+//! Tests how a report shows its rows, and how `stats` shows values that do not vary.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,9 +9,7 @@ use testkit::{CallScript, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Uses names that IREE's compiler made (from the fixtures `tinyloop` and `transformer_block`) and
-/// the widths of real terminals. The shown names of all rows differ. Source locations do not take
-/// room that names need.
+/// The names are those of IREE's compiler. Source locations do not take room that names need.
 #[test]
 fn ops_are_told_apart_at_every_width() {
     let tiny: Vec<String> =
@@ -61,8 +58,6 @@ fn ops_are_told_apart_at_every_width() {
             let different: BTreeSet<&&str> = ops.iter().collect();
             assert_eq!(different.len(), names.len(), "{width}: {text}");
             assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
-            // The output says which common beginning of the names was cut. A source location is
-            // never shown completely while a name is shortened.
             let cut = ops.iter().any(|op| op.starts_with('…'));
             let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
             let told = |beginning| words.contains(&format!("stands for {beginning}"));
@@ -73,8 +68,8 @@ fn ops_are_told_apart_at_every_width() {
     }
 }
 
-/// Functions of C++ are shown in the form in which a person writes them. Overloaded functions are
-/// shown with their parameters. JSON has the recorded names. A filter accepts both forms.
+/// Overloaded functions are shown with their parameters. JSON has the recorded names. A filter
+/// accepts both forms.
 #[test]
 fn mangled_names_are_readable() {
     let scratch = Scratch::new();
@@ -94,7 +89,7 @@ fn mangled_names_are_readable() {
         String::from_utf8(output.stdout).unwrap()
     };
     let text = report(&["--width", "200"]);
-    // These are the names that `c++filt` and `c++filt -p` print.
+    // `c++filt` and `c++filt -p` print these names.
     let shown = ["scale ", "void add<float>(float*, int) ", "void add<float>(float*, long) "];
     for name in shown.iter().chain(&["matmul "]) {
         assert!(text.lines().any(|line| line.starts_with(name)), "{name}: {text}");
@@ -111,8 +106,7 @@ fn mangled_names_are_readable() {
     assert_eq!(kept("_Z3add*"), both);
 }
 
-/// A source location that all ops share is not useful in every row. The report prints it once, and
-/// says how to get better locations.
+/// A source location that ops share is not useful in every row.
 #[test]
 fn one_source_location_for_all_ops() {
     let scratch = Scratch::new();
@@ -147,15 +141,13 @@ fn one_source_location_for_all_ops() {
         let alone = lines == [1; 3];
         assert_eq!(head.contains("source"), !alone, "{text}");
         assert_eq!(text.contains("--iree-hal-dump-executable-sources-to=DIR"), alone, "{text}");
-        // CSV and JSON contain the location in both cases.
         assert!(run(&["--format", "csv"]).contains(",m.mlir:1,"));
     }
 }
 
-/// Returns a profile of two threads. One tick is 1 ns. The first calls of `slow` take 50,000 on one
-/// thread and 40,000 on the other, and eleven more calls on each thread take 100. These are 92,200
-/// together, and the first calls are 90,000 or 97.6 % of that. Each of the 20 calls of `even` takes
-/// 100. `few` has too few calls to say whether its first calls are slower than the others.
+/// One tick is 1 ns. The first calls of `slow` take 50,000 on one thread and 40,000 on the other,
+/// and eleven more calls on each thread take 100. So the first calls are 90,000 of 92,200. `few`
+/// has too few calls to judge its first calls.
 fn warming_up() -> (Scratch, std::path::PathBuf) {
     let scratch = Scratch::new();
     let mut script = ProfileScript::monotonic();
@@ -171,7 +163,7 @@ fn warming_up() -> (Scratch, std::path::PathBuf) {
         };
         call(0, first, 7);
         call(2, 30_000, 0);
-        // There are 11 + 10 calls. The first of them begins 200,000 after the thread's first call.
+        // The first call begins 200,000 after the thread's first call.
         (0..21).for_each(|i| call(i % 2, 100, 1));
         call(2, 100, 0);
     }
@@ -196,8 +188,7 @@ fn first_calls_are_pointed_out_and_can_be_left_out() {
                 its total; median 100 ns)";
     assert!(text.contains(note), "{text}");
 
-    // With `--skip-ms 0.15`, the first call of each thread, which is of `slow`, and the thread's
-    // first call of `few` are left out.
+    // The first call of each thread, of `slow`, and the first call of `few` are left out.
     let (_, json, _) = run(&at, &["report", "--format", "json", "--skip-ms", "0.15"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["skip_ms"], 0.15);
@@ -215,18 +206,15 @@ fn first_calls_are_pointed_out_and_can_be_left_out() {
     assert_eq!(row("slow")["counters"][0]["total"], 22);
     assert_eq!(row("even")["counters"][0]["total"], 20);
     assert_eq!(row("few")["total_ns"], 200.0);
-    // The wall time begins with the first call that is not left out. It consists of 21 intervals of
-    // 100,000 and one call of 100.
+    // 21 intervals of 100,000 and one call of 100.
     assert_eq!(json["threads"][0]["wall_ns"], 2_100_100.0);
     assert_eq!(json["threads"][0]["dispatch_ns"], 2_200.0);
     let (_, text, _) = run(&at, &["report", "--skip-ms", "0.15"]);
     assert!(!text.contains("much longer"), "{text}");
     assert!(text.contains("left out  the calls in the first 0.15 ms of each thread"), "{text}");
-    // `stats` must leave out the same calls.
     let (_, csv, _) = run(&at, &["stats", "--format", "csv", "--op", "slow", "--skip-ms", "0.15"]);
     let all = csv.lines().nth(1).unwrap();
     assert!(all.starts_with("slow,m,,,,,,22,duration_ns,ns,22,100,0,100,100,"), "{all}");
-    // All calls can be left out.
     let (code, text, _) = run(&at, &["report", "--skip-ms", "1e9"]);
     assert_eq!(code, Some(0));
     assert!(text.contains("no calls are left"), "{text}");
@@ -264,8 +252,6 @@ fn a_filter_that_matches_nothing_is_a_finding() {
     assert_eq!(code, Some(1), "{said}");
 }
 
-/// `stats` prints a constant in one line without tables, and also the values of a single call. No
-/// line is longer than the width.
 #[test]
 fn statistics_of_a_constant_are_one_line() {
     let (_scratch, at) = warming_up();
@@ -278,8 +264,7 @@ Statistics for thread a (9), op even:
   page-faults: 1 in each of 10 calls
 ";
     assert_eq!(text, expected);
-    // On thread `a`, `few` has two calls of 30 µs and of 100 ns. Neither has a page fault, so there
-    // is no correlation.
+    // `few` has two calls of 30 µs and of 100 ns on this thread.
     let one = ["stats", "--op", "few", "--thread", "a", "--width", "80"];
     let (_, text, _) = run(&at, &one);
     assert!(text.contains("  page-faults: 0 in each of 2 calls\n"), "{text}");
@@ -293,8 +278,7 @@ Statistics for thread a (9), op few:
   page-faults: 0 in one call
 ";
     assert_eq!(text, expected);
-    // A value that varies has a table if the table fits into 80 columns. Otherwise, a line says how
-    // wide it would be.
+    // A table must fit into 80 columns.
     for (buckets, table) in [("16", true), ("24", true), ("25", false), ("256", false)] {
         let (_, text, _) =
             run(&at, &["stats", "--op", "slow", "--width", "80", "--buckets", buckets]);
@@ -304,8 +288,7 @@ Statistics for thread a (9), op few:
     }
 }
 
-/// The second process was killed before it recorded its thread's usage. The usage is therefore
-/// unknown, and not 0 ns and 0 page faults.
+/// The second process was killed before it recorded its thread's usage.
 #[test]
 fn what_a_process_used_is_not_zero_if_it_is_not_known() {
     let mut script = ProfileScript::monotonic();

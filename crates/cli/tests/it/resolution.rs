@@ -1,5 +1,5 @@
-//! Tests which values the report can distinguish from zero, and what it subtracts by default for
-//! the cost of recording. The expected numbers were computed on paper. One tick is 1 ns.
+//! Tests what the report subtracts for the cost of recording. The expected numbers were computed on
+//! paper. One tick is 1 ns.
 
 use std::process::Command;
 
@@ -20,8 +20,8 @@ fn moments(values: &[u64]) -> Moments {
 
 /// Returns a profile of two functions. A call of `short` takes 25 and counts 1,150 of `task-clock`.
 /// A call of `long` takes 100,020 and counts 101,150. An empty call takes 20, counts 700 of the
-/// clock, and counts exactly 3 of `instructions`. In the program, readings take longer than in the
-/// calibration: the counters are enabled for 1,130 longer than a call takes.
+/// clock, and counts exactly 3 of `instructions`. In the program, the counters are enabled for
+/// 1,130 longer than a call takes, more than in the calibration.
 fn script() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("task-clock", 0).unit = "ns".into();
@@ -70,7 +70,6 @@ fn document(args: &[&str]) -> Value {
     serde_json::from_str(&run(args)).unwrap()
 }
 
-/// Returns the row of an op in a report.
 fn row<'v>(report: &'v Value, op: &str) -> &'v Value {
     let rows = report["rows"].as_array().unwrap();
     rows.iter()
@@ -78,8 +77,7 @@ fn row<'v>(report: &'v Value, op: &str) -> &'v Value {
         .unwrap_or_else(|| panic!("{report}"))
 }
 
-/// A dispatch of 25 ns was once shown with a utilisation of 4,600 % (1,150 of 25). A value above
-/// 100 % may only be printed if its interval explains it.
+/// A dispatch of 25 ns was once shown with a utilisation of 4,600 % (1,150 of 25).
 #[test]
 fn no_utilisation_is_above_the_whole() {
     let (_scratch, dir) = script().written();
@@ -120,7 +118,7 @@ fn no_utilisation_is_above_the_whole() {
     }
 }
 
-/// Checks that no value in these columns is above 101 %. Returns the number of values.
+/// Returns the number of values.
 fn check_columns(csv: &str, columns: &[&str]) -> usize {
     let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let head = lines.next().unwrap();
@@ -158,8 +156,7 @@ fn empty_calls_are_subtracted_once_per_call() {
     );
     let mean = &long["intervals"]["mean_ns"];
     assert_eq!(mean, &json!({"value": 100_010.0, "low": 99_995.0, "high": 100_025.0}));
-    // The total is computed from the sum of all calls. Single values that become negative are not
-    // set to 0 before they are added.
+    // Single values that become negative are not set to 0 before they are added.
     assert_eq!(long["total_ns"].as_f64(), Some(400.0 * 100_010.0));
     assert_eq!(short["intervals"]["total_ns"]["low"].as_f64(), Some(400.0 * 0.0));
     let counter = |row: &Value, i: usize| row["counters"][i].clone();
@@ -170,7 +167,6 @@ fn empty_calls_are_subtracted_once_per_call() {
     for (row, total) in [(short, 0.0), (long, 400_000.0)] {
         let exact = &counter(row, 1)["intervals"]["total"];
         assert_eq!(exact, &json!({"value": total, "low": total, "high": total}));
-        // An exact sum minus an exact value is exact, so it is a whole number.
         assert_eq!(counter(row, 1)["total"], json!(total as i64));
     }
     let raw = document(&["report", dir, "--format", "json", "--raw"]);
@@ -180,9 +176,8 @@ fn empty_calls_are_subtracted_once_per_call() {
     assert!(row(&raw, "long")["intervals"].is_null());
 }
 
-/// In a run with a budget, only the first 400 of 4,000 calls of `short` were timed, and no later
-/// call was sampled. Therefore the error of the total is unknown. No interval is printed, although
-/// the cost of recording a call is known.
+/// The first 400 of 4,000 calls of `short` were timed, and no later call was sampled. Therefore the
+/// error of the total is unknown.
 #[test]
 fn an_unknown_sample_has_no_interval() {
     let mut script = script();
@@ -203,8 +198,7 @@ fn an_unknown_sample_has_no_interval() {
     assert_eq!(long["intervals"]["total_ns"]["value"], 400.0 * 100_010.0);
 }
 
-/// If a value cannot be distinguished from an empty call, it is printed as an upper bound. For the
-/// duration of `short`, the bound is 25 + 5.
+/// For the duration of `short`, the bound is 25 + 5.
 #[test]
 fn values_below_the_resolution_are_bounds() {
     let (_scratch, dir) = script().written();
@@ -218,7 +212,6 @@ fn values_below_the_resolution_are_bounds() {
     assert!(raw.contains("what an empty call reads is not subtracted"), "{raw}");
 }
 
-/// An export has the recorded values of calls, and also the values that an empty call reads.
 #[test]
 fn an_export_says_what_to_subtract() {
     let (_scratch, dir) = script().written();
@@ -239,8 +232,7 @@ fn an_export_says_what_to_subtract() {
 }
 
 /// The step of the clock is 10, so the difference of two readings has a standard deviation of 10 /
-/// √6 = 4.08. That of the durations of `short` is smaller, and that of the durations of `long` is
-/// more than ten times as large.
+/// √6 = 4.08.
 #[test]
 fn correlations_with_noise_are_named() {
     let mut script = script();
@@ -272,7 +264,6 @@ fn correlations_with_noise_are_named() {
     assert!(!text.contains("noise of the probe"), "{text}");
 }
 
-/// `doctor` measures the steps of the clock and an empty call on this machine.
 #[test]
 fn the_doctor_says_what_can_be_resolved() {
     let found = document(&["doctor", "--format", "json"]);
@@ -288,9 +279,7 @@ fn the_doctor_says_what_can_be_resolved() {
     assert!(text.contains("clock step") && text.contains("empty call"), "{text}");
 }
 
-/// In a real program, each of 50 calls writes to 100 new pages. The recorder causes no page fault
-/// around calls, so exactly 100 faults remain for each call, and the interval shows that. Each
-/// thread has calibrated, and the intervals of durations are not empty.
+/// Each of 50 calls writes to 100 new pages. The recorder causes no page fault around calls.
 #[test]
 fn known_page_faults_of_a_real_program() {
     let Some(program) = counterpoint("known page faults") else { return };

@@ -1,5 +1,5 @@
 //! Tests a program that is linked with the library and has more rights than the user who starts it.
-//! This user controls the environment, so the library must not read anything from it.
+//! This user controls the environment.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,8 +15,7 @@ fn mode(path: &Path, mode: u32) {
         .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
 }
 
-/// Makes a directory and everything in it writable by everybody. So nothing but the library's own
-/// decision prevents it from writing there.
+/// Nothing but the library's own decision prevents it from writing there.
 fn open_for_all(path: &Path) {
     mode(path, 0o777);
     for entry in fs::read_dir(path).unwrap() {
@@ -25,7 +24,7 @@ fn open_for_all(path: &Path) {
     }
 }
 
-/// Returns every file below the path, with its content.
+/// Returns each file with its content.
 fn contents(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut all = Vec::new();
     for entry in fs::read_dir(path).unwrap() {
@@ -49,8 +48,7 @@ struct Case {
 }
 
 impl Case {
-    /// Returns `None` if there is no installation of Counterpoint, if this process does not belong
-    /// to root, or if the user nobody cannot start the program.
+    /// `None` if something that the test needs is missing.
     fn new(test: &str) -> Option<Self> {
         let program = counterpoint(test)?;
         // SAFETY: `geteuid` has no preconditions.
@@ -80,7 +78,6 @@ impl Case {
         Some(case)
     }
 
-    /// Starts the program as the user nobody, with these variables.
     fn start(&self, variables: &[(String, String)]) -> Output {
         let mut command = Command::new("setpriv");
         command.args(NOBODY).arg(&self.linked).arg(&self.library);
@@ -89,9 +86,8 @@ impl Case {
         command.output().unwrap()
     }
 
-    /// Makes a profile that is writable by everybody. Returns the paths of the profile and of its
-    /// pool, and the environment variables that make a program record into the profile.
-    /// `LD_PRELOAD` is not among them.
+    /// Everybody can write to the profile. Returns the paths of the profile and of its pool, and
+    /// the environment variables for recording, without `LD_PRELOAD`.
     fn profile(&self, name: &str) -> (PathBuf, PathBuf, Vec<(String, String)>) {
         let profile = self.scratch.join(name);
         let variables = environment(&self.program, "none", &profile);
@@ -132,7 +128,7 @@ fn the_environment_is_not_read() {
         assert!(before == (contents(&profile), fs::read(&pool).unwrap()), "{kind}: it recorded");
         remove(&profile, &pool);
 
-        // These are variables of IREE's original hook. One of them would end the program.
+        // One of these variables of IREE's original hook would end the program.
         for variable in ["IREE_HOOK_BUCKET_COUNT", "IREE_HOOK_LIST_EVENT_TYPES"] {
             let before = contents(case.scratch.path());
             let output = case.start(&[(variable.to_owned(), "1".to_owned())]);
@@ -140,8 +136,7 @@ fn the_environment_is_not_read() {
             assert!(before == contents(case.scratch.path()), "{kind}, {variable}: files were made");
         }
     }
-    // Without additional rights, the same program reads the variables. This shows that the test can
-    // fail.
+    // This shows that the test can fail.
     let copy = case.scratch.join("copy");
     fs::copy(&case.linked, &copy).unwrap();
     fs::rename(&copy, &case.linked).unwrap();

@@ -1,5 +1,5 @@
-//! Tests `roofline` and `report --roofline`. The profile and the roofs (limits of the machine) were
-//! made up, and the expected numbers computed on paper.
+//! Tests `roofline` and `report --roofline` with an invented profile and roofs (limits of the
+//! machine).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,8 +12,7 @@ use testkit::{CallScript, Golden, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Returns a profile in which one tick is 1 ns. It has two calls of a product, one of a sum, one of
-/// an op without a rule, and one whose arguments were not recorded.
+/// One tick is 1 ns. `sort` has no rule, and the arguments of `dense` were not recorded.
 fn recorded() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -33,7 +32,7 @@ fn recorded() -> ProfileScript {
     script
 }
 
-/// Returns these roofs: 100 GFLOP/s, 10 GB/s from memory, and 50 GB/s from a cache of 1 MB.
+/// 100 GFLOP/s, 10 GB/s from memory, and 50 GB/s from a cache of 1 MB.
 fn roofs() -> Value {
     let rate = |best: f64| json!({"best": best, "median": best, "worst": best / 2.0});
     json!({
@@ -85,7 +84,7 @@ fn ops_under_their_roofs() {
     assert_eq!(add["roof"], roof);
     assert_eq!(add["bytes_per_s"], json!(5e9));
     // The 2 million operations of the product take at least 20 of the 40 µs. Its 120,000 bytes fit
-    // into the cache, which takes 2.4 µs to load them.
+    // into the cache.
     assert_eq!((&matmul["op"], &matmul["calls"]), (&json!("matmul"), &json!(2)));
     assert_eq!((&matmul["flop_per_call"], &matmul["flop_per_s"]), (&json!(2e6), &json!(50e9)));
     let roof = json!({"bound": "compute", "level": "L2", "least_ns": 20e3, "part": 0.5});
@@ -127,7 +126,7 @@ fn ops_under_their_roofs() {
     );
 }
 
-/// Returns the rows of a table in CSV. Only arguments are quoted.
+/// Arguments are quoted.
 fn csv(text: &str) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for line in text.lines() {
@@ -144,8 +143,7 @@ fn csv(text: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// The roofs are five times as high, so ops reach a tenth of them. The table in text says that
-/// neither roof limits the ops. CSV and JSON name the lower roof.
+/// Ops reach a tenth of the roofs. CSV and JSON name the lower roof.
 #[test]
 fn far_below_both_roofs() {
     let (_scratch, dir) = recorded().written();
@@ -217,7 +215,7 @@ fn a_machine_is_measured_once() {
     let when = |document: &Value| document["measured_unix_ns"].as_u64().unwrap();
     let again = document(cache.path(), &["roofline", "--seconds", "1", "--again"]);
     assert!(when(&again) > when(&first));
-    // Files of roofs that others could have written, or that are damaged, are not used.
+    // Others could have written the file, or it is damaged.
     fs::set_permissions(&files[0], fs::Permissions::from_mode(0o666)).unwrap();
     let third = document(cache.path(), &measure);
     assert!(when(&third) > when(&again));

@@ -1,8 +1,5 @@
-//! Tests that the same quantity has the same value in every view and format. The tests use random
-//! profiles of all kinds: calls inside of calls, dispatches on several workers, ops of virtual
-//! machines with tasks on other threads, runs with a budget, lost pages, instrumented loops,
-//! imported traces. Also tests that no view shows something that would be nonsense to a reader
-//! ([`crate::strangers_screen`]).
+//! Tests that the same quantity has the same value in many views and formats, with random profiles.
+//! Also tests that no view shows nonsense ([`crate::strangers_screen`]).
 //!
 //! `COUNTERPOINT_PROFILES=1000` checks a thousand profiles. A profile depends only on its number,
 //! so `COUNTERPOINT_SEED=NUMBER COUNTERPOINT_PROFILES=1` repeats one of them.
@@ -25,8 +22,7 @@ use crate::account::amount;
 use crate::strangers_screen::look_at;
 use crate::support::OFTEN_STARTED;
 
-/// Returns a profile with dispatches of three functions. Their workgroups run on one to four
-/// threads.
+/// The workgroups run on one to four threads.
 fn dispatches(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -40,7 +36,7 @@ fn dispatches(r: &mut Random) -> ProfileScript {
         let begin = of_worker.iter().map(|(at, _)| *at).max().unwrap() + r.below(500);
         of_worker.iter_mut().for_each(|(at, _)| *at = begin);
         for id in 0..count {
-            // The next workgroup is run by the worker that becomes free first.
+            // The worker that becomes free first runs the next workgroup.
             let worker = (0..workers as usize).min_by_key(|worker| of_worker[*worker].0).unwrap();
             let (at, calls) = &mut of_worker[worker];
             let duration = 50 + r.below(2_000);
@@ -61,8 +57,7 @@ fn dispatches(r: &mut Random) -> ProfileScript {
     script
 }
 
-/// Returns a profile with runs of a virtual machine. Some of the ops call other ops, or launch
-/// tasks on another thread.
+/// Some ops call other ops, or launch tasks on another thread.
 fn machine(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -117,8 +112,7 @@ fn machine(r: &mut Random) -> ProfileScript {
     script
 }
 
-/// Returns a profile of a run with a budget. In some of these profiles, a host announced its calls
-/// to the recorder only in some steps.
+/// In some of these profiles, a host announced its calls to the recorder only in some steps.
 pub fn sampled(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.budget(0.01 * (1 + r.below(10)) as f64);
@@ -158,8 +152,7 @@ pub fn sampled(r: &mut Random) -> ProfileScript {
                 let unseen = if by_steps && export > 1 { 3 * calls } else { 0 };
                 thread.counted(export, calls + unseen, timed, counted);
                 if unseen > 0 {
-                    // The calls are in 100 steps with weight 3. All steps except one have the same
-                    // number of calls.
+                    // 100 steps with weight 3. All except one have the same number of calls.
                     let each = calls / 100 + 1;
                     let (sum, squares) = (300 * each + 3, 300 * each * each + 6 * each + 3);
                     rows.push(SampledCalls { export, sum, squares, unseen, in_cut: 0 });
@@ -187,7 +180,7 @@ pub fn sampled(r: &mut Random) -> ProfileScript {
     script
 }
 
-/// Returns a trace of another program, which becomes a profile with activities.
+/// Another program could have written this trace.
 fn trace(r: &mut Random) -> Value {
     let mut events = Vec::new();
     for tid in 0..1 + r.below(3) {
@@ -213,10 +206,9 @@ fn lose(r: &mut Random, script: &mut ProfileScript) {
     process.losses.push((losses[r.below(3) as usize], 1 + r.below(9), 0));
 }
 
-/// The number of kinds of profiles.
 const KINDS: u64 = 6;
 
-/// Writes the random profile with this number, and returns the name of its kind.
+/// Returns the name of the profile's kind.
 fn write(number: u64, scratch: &Scratch, dir: &Path) -> &'static str {
     let mut r = Random(0x5a3e_0f26 + 0x9e37_79b9 * (number + 1));
     let (name, mut script) = match number % KINDS {
@@ -245,17 +237,15 @@ fn write(number: u64, scratch: &Scratch, dir: &Path) -> &'static str {
     name
 }
 
-/// A profile that is checked, with its name for messages.
 struct Look<'a> {
     what: String,
     dir: &'a Path,
     compared: usize,
-    /// Messages about values that differ although they should be equal.
     wrong: Vec<String>,
     documents: HashMap<String, Value>,
 }
 
-/// The columns of a table. A column has a name or title, and cells.
+/// A column has a name or title, and cells.
 type Columns = Vec<(String, Vec<String>)>;
 
 impl Look<'_> {
@@ -268,8 +258,7 @@ impl Look<'_> {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Returns the JSON document that a command prints. Each command is run only once, and its
-    /// document is kept.
+    /// The documents are kept.
     fn json(&mut self, words: &[&str]) -> Value {
         if let Some(known) = self.documents.get(&words.join(" ")) {
             return known.clone();
@@ -290,7 +279,6 @@ impl Look<'_> {
         names.into_iter().enumerate().map(|(at, name)| (name, column(at))).collect()
     }
 
-    /// Returns the columns of a printed table with their titles.
     fn table(&self, words: &[&str], first: &str) -> Columns {
         let text = self.run(&[words, &["--width", "1000"]].concat());
         let mut lines = text.lines().skip_while(|line| !line.starts_with(&format!("{first}  ")));
@@ -301,8 +289,7 @@ impl Look<'_> {
         head.iter().enumerate().map(|(at, name)| ((*name).to_owned(), column(at))).collect()
     }
 
-    /// Returns the tables of a page. The key is the table's name. A column has a name, a title and
-    /// cells.
+    /// Returns tables by name. A column has a name, a title and cells.
     fn page(&self, scratch: &Scratch) -> HashMap<String, Vec<(String, String, Vec<String>)>> {
         let file = scratch.join("page.html");
         self.run(&["report", "--html", file.to_str().unwrap()]);
@@ -333,8 +320,8 @@ impl Look<'_> {
         }
     }
 
-    /// Checks that a printed cell equals the number, to the last printed digit. If the cell is an
-    /// upper bound (`<12 ns`), the number must not be above it.
+    /// A printed cell must equal the number to the last printed digit, or be an upper bound (`<12
+    /// ns`).
     fn printed(&mut self, cell: &str, value: &Value, what: &str) {
         let text = cell.trim_start_matches(['~', '≈']);
         let is_same = match (value.as_f64(), text.strip_prefix('<')) {
@@ -348,7 +335,7 @@ impl Look<'_> {
         self.check(is_same, || format!("{what}: {cell:?} is printed for {value}"));
     }
 
-    /// Compares the numbers of the report as text, CSV, JSON and page.
+    /// The formats are text, CSV, JSON and page.
     fn report(&mut self, scratch: &Scratch, by: &str) {
         let words = ["report", "--by", by, "--top", "0"];
         let document = self.json(&words);
@@ -384,8 +371,7 @@ impl Look<'_> {
                     self.printed(&cells[at], &value.clone(), &what);
                 }
             }
-            // If a printed title continues the title of the column before it (`/call`), the title
-            // on the page is longer, and the column is not compared.
+            // A title such as `/call` is longer on the page.
             let Some((_, printed)) = text.iter().find(|(of_text, _)| of_text == title) else {
                 continue;
             };
@@ -398,7 +384,6 @@ impl Look<'_> {
         }
     }
 
-    /// Checks that a thread's time in calls and its time between calls add up to the thread's life.
     fn lives(&mut self) {
         let document = self.json(&["report", "--by", "thread", "--top", "0"]);
         let number = |value: &Value| value.as_f64().unwrap_or(0.0);
@@ -416,7 +401,6 @@ impl Look<'_> {
         }
     }
 
-    /// Checks that `stats` and `ops` have the same numbers as `report`.
     fn other_views(&mut self) {
         let report = self.json(&["report", "--by", "op", "--top", "0"]);
         let rows = report["rows"].as_array().unwrap();
@@ -429,8 +413,7 @@ impl Look<'_> {
             let sampled = row.get("sampled").filter(|sampled| !sampled.is_null());
             if let Some(sampled) = sampled {
                 let of_stats = &op["all"]["sampled"];
-                // In `stats`, there is no share, because only rows of the report have one. So it is
-                // removed before the comparison.
+                // Only rows of the report have a share.
                 let mut sampled = sampled.clone();
                 sampled.as_object_mut().unwrap().remove("share");
                 self.check(*of_stats == sampled, || format!("{of_stats} in stats, {sampled}"));
@@ -470,12 +453,11 @@ fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6 * a.abs().max(b.abs()).max(1.0)
 }
 
-/// Returns the cells of a line. Two or more spaces separate them.
+/// Two or more spaces separate cells.
 fn cells(line: &str) -> Vec<&str> {
     line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
-/// Returns the fields of a line in CSV.
 fn fields(line: &str) -> Vec<String> {
     let (mut all, mut is_quoted) = (vec![String::new()], false);
     for c in line.trim_end().chars() {
@@ -488,7 +470,6 @@ fn fields(line: &str) -> Vec<String> {
     all
 }
 
-/// Returns the number in a row of JSON that corresponds to this column of CSV.
 fn number_of<'a>(row: &'a Value, column: &str) -> Option<&'a Value> {
     const NAMES: [&str; 9] = [
         "calls", "share", "total_ns", "self_ns", "mean_ns", "min_ns", "p50_ns", "p99_ns", "max_ns",
@@ -530,7 +511,6 @@ fn every_view_and_format_has_the_same_numbers() {
         if kind == "loops" {
             look.loops(&scratch);
         }
-        // [`look_at`] also checks all views of every fifth profile of each kind.
         if (number / KINDS).is_multiple_of(5) {
             look_at(&dir, &what);
         }

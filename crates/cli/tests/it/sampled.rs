@@ -1,6 +1,6 @@
-//! Tests views of scripted profiles of runs with a budget, in which only some calls are timed. The
-//! expected numbers for [`paper`] and [`often`] were computed on paper. For [`paper`] and
-//! [`drawn`], the tests also compute them with numpy, by the program in docs/sampling.md.
+//! Tests views of scripted runs with a budget, in which only some calls are timed. The expected
+//! numbers for [`paper`] and [`often`] were computed on paper. For [`paper`] and [`drawn`], the
+//! program in docs/sampling.md computes them with numpy.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -59,8 +59,7 @@ pub fn paper() -> ProfileScript {
     script
 }
 
-/// Returns the profile of [`paper`] with seven calls of softmax on another thread that were only
-/// counted.
+/// Seven calls of softmax on another thread were only counted.
 pub fn with_counts_only() -> ProfileScript {
     let mut script = paper();
     let process = &mut script.processes[0];
@@ -137,8 +136,7 @@ fn the_numbers_equal_those_on_paper() {
     let total = 1_800.0 + 16_008.0 * 12.0;
     close(&rows[0]["total_ns"], total);
     close(&matmul["total_ns"]["value"], total);
-    // The 99th percentile is 14 ns, so the first two calls, with 1,000 and 800 ns, count as slow
-    // and rare.
+    // The 99th percentile is 14 ns, so the first two calls count as slow and rare.
     let slow = (986f64.powi(2) + 786f64.powi(2)) / (total + 600.0);
     let variance = 8.0 * 1_334.0 / 4_001.0 + 12.0 * slow;
     let half = 1.9605 * 16_008.0 * (0.75 * variance / 4_002.0).sqrt();
@@ -148,7 +146,7 @@ fn the_numbers_equal_those_on_paper() {
     close(&matmul["mean_ns"]["high"], (total + half) / 16_010.0);
     let timed = (&matmul["timed_calls"], &matmul["counted_calls"]);
     assert_eq!(timed, (&json!(4_004), &json!(2_003)));
-    // The weight of each of the first two calls is 1, and of each sampled call 4.
+    // The weights are 1 for the first two calls, and 4 for a sampled call.
     close(&matmul["effective_calls"], 16_010f64.powi(2) / (2.0 + 16.0 * 4_002.0));
     close(&rows[0]["p50_ns"], 12.0);
     close(&rows[0]["p99_ns"], 14.0);
@@ -157,12 +155,10 @@ fn the_numbers_equal_those_on_paper() {
     close(&faults["total"], 6.0 + 16_008.0 * mean);
     assert_eq!(faults["calls"], 16_010);
     assert_eq!(faults["sampled"]["counted_calls"], 2_003);
-    // The variance s² of the faults is 1. There are 2,001 calls with 2 or 4 faults, and they
-    // represent 16,008 calls.
+    // The variance s² of the faults is 1. 2,001 calls represent 16,008 calls.
     let half = 1.961 * 16_008.0 * (0.875 / 2_001f64).sqrt();
     let high = faults["sampled"]["total"]["high"].as_f64().unwrap();
     assert!((high - 6.0 - 16_008.0 * mean - half).abs() < 2.0, "{high}");
-    // All three calls of softmax were timed, so the total is exact.
     let softmax = &rows[1];
     assert_eq!((&softmax["total_ns"], &softmax["dispatches"]), (&json!(600.0), &json!(3)));
     assert_eq!(
@@ -178,8 +174,7 @@ fn the_numbers_equal_those_on_paper() {
     assert_eq!(report["profile"]["budget"], 0.02);
 }
 
-/// Three sampled calls are too few to estimate the seven calls that were only counted. Both
-/// `report` and `stats` show no estimate.
+/// Three sampled calls are too few to estimate the seven calls that were only counted.
 #[test]
 fn few_drawn_calls_are_only_counted() {
     let (scratch, dir) = paper().written();
@@ -206,7 +201,7 @@ fn few_drawn_calls_are_only_counted() {
     assert_eq!(matmul["all"]["variables"][0]["max"], 1_000.0);
 }
 
-/// Values of calls that were only counted are missing, and never 0.
+/// Values of calls that were only counted are missing and not 0.
 #[test]
 fn a_thread_without_timed_calls() {
     let (scratch, dir) = with_counts_only().written();
@@ -216,8 +211,7 @@ fn a_thread_without_timed_calls() {
     assert_eq!((&softmax["op"], &softmax["calls"]), (&json!("softmax"), &json!(10)));
     assert_eq!((&softmax["total_ns"], &softmax["mean_ns"]), (&Value::Null, &Value::Null));
     assert_eq!(softmax["sampled"]["timed_calls"], 3);
-    // The counter was read in three calls. The report does not use them to estimate the seven
-    // others.
+    // The counter was read in three calls. They do not estimate the seven others.
     assert_eq!(softmax["counters"][0]["total"], Value::Null);
     assert_eq!(report["total"]["duration_ns"], Value::Null);
     assert_eq!((&report["total"]["calls"], &report["total"]["threads"]), (&json!(22), &json!(2)));
@@ -227,8 +221,7 @@ fn a_thread_without_timed_calls() {
     assert_eq!((&worker["min_ns"], &worker["p99_ns"]), (&Value::Null, &Value::Null));
 }
 
-/// In the statistics of an op, each call that was sampled with period 4 has the weight of four
-/// calls.
+/// A call that was sampled with period 4 has the weight of four calls.
 #[test]
 fn weighted_statistics_on_paper() {
     let (scratch, dir) = often().written();
@@ -242,11 +235,10 @@ fn weighted_statistics_on_paper() {
     let duration = &all["variables"][0];
     close(&duration["effective_calls"], 16_010f64.powi(2) / (2.0 + 16.0 * 4_002.0));
     close(&duration["mean"], 193_896.0 / 16_010.0);
-    // Of the 8,005 shortest calls, 5,336 take 10 ns and 2,669 take 12 ns. The others take 12, 14,
-    // 800 and 1,000 ns.
+    // Of the 8,005 shortest calls, 5,336 take 10 ns and 2,669 take 12 ns.
     close(&duration["bucket_means"][0], (53_360.0 + 32_028.0) / 8_005.0);
     close(&duration["bucket_means"][1], (32_004.0 + 74_704.0 + 1_800.0) / 8_005.0);
-    // The faults are 5 and 1 in calls with weight 1, and 2 and 4 in calls with weight 8.
+    // 5 and 1 with weight 1, and 2 and 4 with weight 8.
     let faults = &all["variables"][1];
     assert_eq!(faults["calls"], 2_003);
     close(&faults["mean"], (6.0 + 16_008.0 * 6_002.0 / 2_001.0) / 16_010.0);
@@ -254,7 +246,7 @@ fn weighted_statistics_on_paper() {
     close(&all["pairs"][0]["effective_calls"], weights);
 }
 
-/// Numbers that no real run can have are shown. No view crashes because of them.
+/// No real run can have these numbers.
 #[test]
 fn forged_numbers() {
     let mut script = ProfileScript::monotonic();
@@ -296,8 +288,7 @@ fn forged_numbers() {
     }
 }
 
-/// The profile does not say when calls that were only counted began. Therefore `--skip-ms` cannot
-/// leave out those of the first milliseconds.
+/// The profile does not say when calls that were only counted began.
 #[test]
 fn first_milliseconds_cannot_be_left_out() {
     let mut script = ProfileScript::monotonic();
@@ -312,7 +303,6 @@ fn first_milliseconds_cannot_be_left_out() {
     assert!(output.stderr.contains("do not say when they began"), "{}", output.stderr);
 }
 
-/// If the budget is 0, calls are only counted.
 #[test]
 fn budget_0() {
     let mut script = ProfileScript::monotonic();
@@ -340,8 +330,7 @@ fn budget_0() {
     }
 }
 
-/// Tests runs and ops of a virtual machine. Two runs were timed. The first has two ops that were
-/// timed with period 1. In the second, only one op was timed, with period 2.
+/// Two runs were timed. In the second one, one op was timed, with period 2.
 #[test]
 fn ops_of_machines() {
     let mut script = ProfileScript::monotonic();
@@ -377,8 +366,7 @@ fn ops_of_machines() {
     golden.check("machine-ops-json", 0, &["ops", dir, "--format", "json"]);
     let report = golden.json(&["report", dir, "--format", "json"]);
     let rows = report["rows"].as_array().unwrap();
-    // `matmul` has two calls with period 1, and one with period 2, which is not enough to estimate
-    // the fourth call.
+    // One call with period 2 is not enough to estimate the fourth call.
     let matmul = rows.iter().find(|row| row["op"] == "matmul").unwrap();
     assert_eq!((&matmul["calls"], &matmul["total_ns"]), (&json!(4), &Value::Null));
     assert_eq!((&matmul["self_ns"], &matmul["share"]), (&Value::Null, &Value::Null));
@@ -388,9 +376,8 @@ fn ops_of_machines() {
     assert_eq!(report["threads"][0]["dispatch_ns"], Value::Null);
 }
 
-/// Returns a profile of two processes with two threads each. The durations of its ops are constant,
-/// alternate, are heavy-tailed, or begin slowly; one op has only few calls. Calls are sampled with
-/// a period that depends on the op and changes over time.
+/// Two processes have two threads each. The durations are constant, alternate, are heavy-tailed, or
+/// begin slowly. Calls are sampled with a period that depends on the op and changes over time.
 pub fn drawn() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.budget(0.05);
@@ -415,14 +402,12 @@ pub fn drawn() -> ProfileScript {
                         _ => 300 + spread / 10_000,
                     };
                     clock += duration + 100;
-                    // The first 16 calls have period 1. The later calls have periods from 3 to 21.
-                    // The counters are read in half of all recorded calls.
+                    // The later calls have periods from 3 to 21.
                     let period = if call < 16 { 1 } else { 3 + (export + 1) * (call / 200 % 7) };
                     if !random.odd(period) {
                         skipped += 1;
                         continue;
                     }
-                    // Calls of a thread do not overlap unless one contains the other.
                     let one = CallScript::new(export as u32, clock - duration, duration);
                     let read = random.odd(2);
                     let one = match read {
@@ -439,8 +424,7 @@ pub fn drawn() -> ProfileScript {
     script
 }
 
-/// Returns what the program in docs/sampling.md prints for each op: the total with the low and high
-/// end of its interval, the 50th percentile, and the 99th percentile.
+/// The total with the ends of its interval, the 50th percentile, and the 99th percentile.
 fn by_hand(python: &Path, scratch: &Scratch, arguments: &[&str]) -> BTreeMap<String, [f64; 5]> {
     let page = std::fs::read_to_string(root().join("docs/sampling.md")).unwrap();
     let code = page.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
@@ -488,7 +472,7 @@ fn numpy_computes_the_report_from_an_export() {
                     Some((i, _)) => &row["counters"][i]["sampled"]["total"],
                 };
                 for (key, expected) in ["value", "low", "high"].into_iter().zip(expected) {
-                    // The numpy program prints NaN for an unknown value.
+                    // NaN is an unknown value.
                     let value = estimate[key].as_f64().unwrap_or(f64::NAN);
                     let same = (value - expected).abs() <= 1e-9 * expected.abs()
                         || value.is_nan() && expected.is_nan();

@@ -1,5 +1,4 @@
-//! Tests timelines of runs with a budget. Slices have weights, and the timelines say that the
-//! slices are a sample.
+//! Tests timelines of runs with a budget, whose slices have weights.
 
 use std::path::Path;
 use std::process::Command;
@@ -31,8 +30,7 @@ fn slices_have_weights_and_the_process_says_that_it_is_a_sample() {
     let trace: Value = serde_json::from_slice(&std::fs::read(trace).unwrap()).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let slices: Vec<&Value> = events.iter().filter(|event| event["ph"] == "X").collect();
-    // There is one slice for each timed call. There are no dispatches, because a sample does not
-    // contain all of their workgroups.
+    // A sample does not contain all workgroups of a dispatch.
     assert_eq!(slices.len(), 8);
     let of = |key: &str| -> Vec<Value> {
         let matmul = slices.iter().filter(|slice| slice["name"] == "matmul");
@@ -53,7 +51,6 @@ fn slices_have_weights_and_the_process_says_that_it_is_a_sample() {
     assert_eq!(trace["counterpoint"]["manifest"]["budget"], 0.02);
 }
 
-/// Perfetto's trace processor reads the weights, in both formats.
 #[test]
 fn perfetto_reads_the_weights() {
     let Some(mut processor) = TraceProcessor::start("sampled_traces") else { return };

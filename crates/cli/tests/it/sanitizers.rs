@@ -1,6 +1,5 @@
-//! Tests programs that are built with a sanitizer. They can be started and recorded. The sanitizer
-//! reports the same faults as without Counterpoint, and no fault of our code. Programs that cannot
-//! run with our library run without it, which is reported as a loss.
+//! Tests programs that are built with a sanitizer. The sanitizer must report the same faults as
+//! without Counterpoint. Programs that cannot run with our library run without it, which is a loss.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,14 +8,14 @@ use std::sync::OnceLock;
 
 use crate::support::{Programs, Recorded, counterpoint, plain, skip};
 
-/// A compiler, its flags, and the fault that the sanitizer must find in `sanitized.c`: the argument
-/// that causes it, the line that reports it, and the exit status of the program.
+/// `finds` has the faults in `sanitized.c`: the argument that causes a fault, the line that reports
+/// it, and the exit status.
 struct Build {
     name: &'static str,
     compiler: &'static str,
     flags: &'static [&'static str],
     finds: &'static [(&'static str, &'static str, i32)],
-    /// Whether the library that the program calls must be built with the sanitizer, too.
+    /// Whether the program's library must be built with the sanitizer, too.
     whole: bool,
 }
 
@@ -24,8 +23,7 @@ const ADDRESS: &[(&str, &str, i32)] = &[
     ("overflow", "heap-buffer-overflow", 1),
     ("leak", "77 byte(s) leaked in 1 allocation(s)", LEAK),
 ];
-/// The exit status that AddressSanitizer gives a program in which it has found any fault. With
-/// LeakSanitizer alone, the status is 23.
+/// The exit status with AddressSanitizer. With LeakSanitizer alone, it is 23.
 const LEAK: i32 = 1;
 
 const BUILDS: &[Build] = &[
@@ -110,7 +108,7 @@ fn directory() -> &'static testkit::Scratch {
     DIRECTORY.get_or_init(|| testkit::Scratch::new().until_exit())
 }
 
-/// Compiles `from`. If this is not possible on this machine, the error says why.
+/// The error says why this machine cannot compile `from`.
 fn compile(build: &Build, from: &str, more: &[&str]) -> Result<PathBuf, String> {
     let letters = |text: &str| text.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     let to = directory().join(&letters(&format!("{}-{from}{}", build.name, more.concat())));
@@ -119,8 +117,7 @@ fn compile(build: &Build, from: &str, more: &[&str]) -> Result<PathBuf, String> 
     let mut cc = Command::new(&compiler);
     cc.args(["-g", "-O1", "-std=gnu11", "-o"]).arg(&to).arg(source(from)).args(build.flags);
     if build.flags.contains(&"-shared-libasan") {
-        // The directory of the sanitizer's runtime must be given, because the dynamic linker does
-        // not search it.
+        // The dynamic linker does not search the directory of the sanitizer's runtime.
         let ask =
             Command::new(&compiler).arg("-print-file-name=libclang_rt.asan-x86_64.so").output();
         let file =
@@ -138,8 +135,7 @@ fn compile(build: &Build, from: &str, more: &[&str]) -> Result<PathBuf, String> 
     }
 }
 
-/// Returns the program of this build and its library. `None` if the compiler or the runtime does
-/// not exist on this machine, or if the program does not run at all.
+/// The program and its library. `None` if the program does not run on this machine.
 fn built(build: &Build, from: &str) -> Option<(PathBuf, PathBuf)> {
     let test = format!("sanitizers, {}", build.name);
     let library = match build.whole {
@@ -161,8 +157,7 @@ fn built(build: &Build, from: &str) -> Option<(PathBuf, PathBuf)> {
     }
 }
 
-/// Runs `host.c` with calls, threads, child processes, and programs that these execute. The output
-/// and the end are as without Counterpoint, no fault is reported, and everything is recorded.
+/// `host.c` makes calls, threads, child processes, and programs that these execute.
 #[test]
 fn sanitized_hosts_are_recorded() {
     let Some(program) = counterpoint("sanitizers") else { return };
@@ -195,7 +190,6 @@ fn sanitized_hosts_are_recorded() {
     }
 }
 
-/// A sanitizer still finds the fault in the program, and reports no fault of our code.
 #[test]
 fn sanitizers_still_find_their_faults() {
     let Some(program) = counterpoint("sanitizers find") else { return };
@@ -227,9 +221,8 @@ fn sanitizers_still_find_their_faults() {
     }
 }
 
-/// A program may set AddressSanitizer's options itself. Then Counterpoint cannot set the option
-/// that allows our library to be loaded first. So the program runs without our library, and this is
-/// counted as a loss. With a static runtime, the option is not needed.
+/// If a program sets AddressSanitizer's options itself, Counterpoint cannot set the option that
+/// allows our library to be loaded first. A static runtime does not need the option.
 #[test]
 fn a_program_with_its_own_options_runs_without_us() {
     let Some(program) = counterpoint("sanitizers, options") else { return };
@@ -265,7 +258,6 @@ fn a_program_with_its_own_options_runs_without_us() {
     }
 }
 
-/// Runs programs under valgrind's tools and under gdb.
 #[test]
 fn under_valgrind_and_gdb() {
     let Some(program) = counterpoint("valgrind") else { return };
@@ -288,8 +280,7 @@ fn under_valgrind_and_gdb() {
         command
     };
     if Command::new("valgrind").arg("--version").output().is_ok_and(|o| o.status.success()) {
-        // The program `valgrind` itself, which starts the tool, is linked statically, so it is
-        // reported as a loss.
+        // `valgrind`, which starts the tool, is linked statically.
         let launcher = ("child_static".to_owned(), 1);
         for tool in ["memcheck", "callgrind", "helgrind", "drd"] {
             let mut command = valgrind(tool);

@@ -1,5 +1,4 @@
-//! Tests that docs/schema.md describes every field of the JSON documents that `report`, `ops`,
-//! `stats` and some other commands print.
+//! Tests that docs/schema.md describes the fields of JSON documents.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +8,7 @@ use record::meta::Role;
 use serde_json::Value;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// Objects whose keys are names of counters, metrics or variables. Users choose these names.
+/// Users choose the keys in these objects: names of counters, metrics or variables.
 const NAMED_BY_USERS: [&str; 5] =
     ["counters", "own_counters", "self_counters", "environment", "values"];
 
@@ -86,7 +85,7 @@ fn every_field_is_explained() {
         assert!(words.contains(schema), "{schema} is not described in docs/schema.md");
         let mut found = BTreeSet::new();
         keys(&document, &mut found);
-        // Rows of `ops` have columns that are named after counters, so these keys are not checked.
+        // Rows of `ops` have columns that are named after counters.
         found.retain(|key| !key.starts_with("page-faults"));
         let unknown: Vec<_> = found.iter().filter(|key| !words.contains(key.as_str())).collect();
         assert!(unknown.is_empty(), "{args:?}: {unknown:?} are not in docs/schema.md");

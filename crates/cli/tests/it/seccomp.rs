@@ -1,5 +1,4 @@
-//! Tests recordings under a seccomp filter that forbids `perf_event_open`. All calls are timed, the
-//! missing counters are reported, and `run` and `doctor` report the filter.
+//! Tests recordings under a seccomp filter that forbids `perf_event_open`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,15 +12,14 @@ use serde_json::Value;
 
 const EVENTS: &str = "page-faults:u,task-clock:u";
 
-/// The error numbers that filters return, with their names and the message's word for each.
+/// The error numbers have names and a word in messages.
 const NUMBERS: [(i32, &str, &str); 2] =
     [(libc::EPERM, "EPERM", "forbids"), (libc::ENOSYS, "ENOSYS", "hides")];
 
-/// For these numbers, the filter of `without_perf` kills the thread or the process that calls
-/// perf_event_open, or raises SIGSYS.
+/// With these numbers, `without_perf` kills the thread or the process, or raises SIGSYS.
 const KILLERS: [i32; 3] = [-2, -3, -4];
 
-/// Returns a command that runs `command` in a filter, so that perf_event_open fails with `number`.
+/// The filter makes perf_event_open fail with `number`.
 fn without_perf(number: i32, command: &Command) -> Command {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| Programs::get().other("without_perf"));
@@ -37,7 +35,7 @@ fn host(mode: &str) -> Command {
     command
 }
 
-/// Returns the built program, if seccomp filters work on this machine.
+/// `None` if seccomp filters do not work on this machine.
 fn program(test: &str) -> Option<PathBuf> {
     let program = counterpoint(test)?;
     let tried = without_perf(libc::EPERM, &Command::new("true")).status().unwrap();
@@ -53,8 +51,7 @@ fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Only the program has the filter, so `run` does not know it. The counters are missing, and a loss
-/// reports this.
+/// `run` does not know the program's filter.
 #[test]
 fn only_the_program_is_filtered() {
     let Some(run) = program("seccomp program") else { return };
@@ -78,8 +75,8 @@ fn only_the_program_is_filtered() {
     }
 }
 
-/// The program installs a filter after its first calls. Counters that are already open continue.
-/// The counters of later threads and of a forked child are missing.
+/// Counters that are already open continue. Those of later threads and of a forked child are
+/// missing.
 #[test]
 fn the_program_filters_itself() {
     let Some(run) = program("seccomp later") else { return };
@@ -100,8 +97,8 @@ fn the_program_filters_itself() {
     }
 }
 
-/// `run` itself has the filter, as in a container. Requested counters are an error before anything
-/// starts. Without them, calls are timed, and a note says why.
+/// In a container, `run` itself has the filter. Requested counters are then an error before
+/// anything starts.
 #[test]
 fn run_is_filtered_too() {
     let Some(program) = program("seccomp run") else { return };
@@ -135,7 +132,7 @@ fn run_is_filtered_too() {
              thread: {name}"
         );
         assert!(notes.contains(&note), "{notes}");
-        // No other counter works here, so the note must not recommend one.
+        // No other counter works here.
         assert!(!notes.contains("-e page-faults"), "{notes}");
         std::fs::remove_dir_all(&profile).unwrap();
     }
@@ -177,7 +174,6 @@ fn doctor_says_what_forbids_counting() {
             format!("open task-clock:u on this thread: {name} (a seccomp filter {does} perf)");
         assert_eq!(found["counters"][1]["state"], *state, "{found}");
     }
-    // `doctor` must report a filter that allows counting as `ok`.
     let output = doctor(-1, &["--format", "json"]);
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let all = found["findings"].as_array().unwrap();
@@ -186,8 +182,7 @@ fn doctor_says_what_forbids_counting() {
     assert_eq!(seccomp["state"], "a filter is active and lets perf_event_open pass");
 }
 
-/// The filter kills processes that call perf_event_open. `doctor` and `run` try the call in a child
-/// process, so that only the child is killed, and report the filter.
+/// `doctor` and `run` try the call in a child process, so that the filter kills only the child.
 #[test]
 fn a_filter_that_kills_is_survived() {
     let Some(program) = program("seccomp kills") else { return };
@@ -195,7 +190,7 @@ fn a_filter_that_kills_is_survived() {
     let profile = scratch.join("p.cpt");
     let why = "SIGSYS (a seccomp filter kills any process that calls perf_event_open)";
     for number in KILLERS {
-        // First, the test checks that the filter works.
+        // The filter works.
         let perf = counter_of_its_own(number);
         assert_eq!(perf.status.signal(), Some(libc::SIGSYS), "{number}: {perf:?}");
         let filtered = |arguments: &[&str]| {
@@ -228,7 +223,6 @@ fn a_filter_that_kills_is_survived() {
         assert_eq!(refused.status.code(), Some(2), "{number}: {refused:?}");
         assert!(err(&refused).contains(why), "{number}: {}", err(&refused));
 
-        // Without requested counters, calls are timed.
         let mut timed = Command::new(&program);
         timed.args(["run", "-o", directory, "--"]).arg(&Programs::get().host);
         timed.args(host("threads 2 50").get_args());
@@ -241,7 +235,7 @@ fn a_filter_that_kills_is_survived() {
     }
 }
 
-/// Runs a program that calls perf_event_open itself.
+/// The program calls perf_event_open itself.
 fn counter_of_its_own(number: i32) -> Output {
     let call = format!(
         "import ctypes; ctypes.CDLL(None).syscall({}, 0, 0, -1, -1, 0)",

@@ -1,5 +1,5 @@
-//! Tests `session prepare` and `session finish`. With these commands, the recording of a program
-//! can be started and ended by the program itself.
+//! Tests `session prepare` and `session finish`, for programs that start and end their recording
+//! themselves.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 use testkit::make::pool_path;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// Copies the program, and puts a file with the name of the library next to it. `session prepare`
-/// does not load the library.
+/// `session prepare` does not load the library, so a file with its name is enough.
 fn program(scratch: &Scratch) -> PathBuf {
     let (bin, lib) = (scratch.join("bin"), scratch.join("lib"));
     std::fs::create_dir(&bin).unwrap();
@@ -95,8 +94,7 @@ fn a_missing_counter_fails_or_is_left_out_with_a_warning() {
     let out = json_of(&out, 0);
     let names: Vec<&str> =
         out["counters"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
-    // `context-switches` is refused: a context switch happens in the kernel, so with `:u` its count
-    // would always be 0.
+    // A context switch happens in the kernel, so with `:u` its count would be 0.
     assert_eq!(names, ["page-faults", "task-clock"]);
     let warnings = out["warnings"].as_array().unwrap();
     assert_eq!(warnings.len(), 2, "{warnings:?}");
@@ -107,7 +105,7 @@ fn a_missing_counter_fails_or_is_left_out_with_a_warning() {
     json_of(&run(&program, &["finish", place]), 0);
 }
 
-/// Writes a recording of the test's own process, which is still alive.
+/// The test's own process is still alive.
 fn recorded(scratch: &Scratch) -> PathBuf {
     let me = ProcessId::current().unwrap();
     let mut script = ProfileScript::monotonic();
@@ -147,8 +145,7 @@ fn only_sessions_are_finished() {
     assert!(String::from_utf8_lossy(&out.stderr).contains("it was not recorded by a session"));
 }
 
-/// If a test does not collect its recording, the pool is removed from /dev/shm together with the
-/// test's directory.
+/// The test does not collect its recording.
 #[test]
 fn a_tests_pool_is_removed_with_its_directory() {
     let scratch = Scratch::new();

@@ -1,5 +1,5 @@
-//! Tests dispatches of stock IREE by site, and calls inside of each other. The results are compared
-//! with sums over `counterpoint export`, and with the counts of IREE's own profiler.
+//! Tests dispatches of stock IREE by site. The results are compared with sums over `counterpoint
+//! export`, and with the counts of IREE's own profiler.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -29,8 +29,7 @@ fn shown(recorded: &Recorded, options: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns the rows of the CSV export, one for each call. Each row maps the columns' names to the
-/// fields.
+/// Each row maps the columns' names to the fields.
 fn calls(recorded: &Recorded) -> Vec<BTreeMap<String, String>> {
     let mut export = Command::new(PROGRAM);
     export.arg("export").arg(recorded.path()).args(["--format", "csv"]);
@@ -69,7 +68,7 @@ fn the_sites_of_a_transformer_block() {
         assert_eq!(sites[op.as_str()], *dispatches, "{op}");
     }
 
-    // Here, the same numbers are computed from single calls.
+    // The test computes the same numbers from single calls.
     let mut found: BTreeMap<u64, (String, u64, u64, BTreeMap<u64, u64>)> = BTreeMap::new();
     let mut threads = BTreeSet::new();
     for call in calls(&recorded) {
@@ -107,14 +106,13 @@ fn the_sites_of_a_transformer_block() {
         let gaps = runs - u64::from(at == 0);
         assert!(near(value("gap_ns"), gap * ns / gaps as f64), "{row} {gap}");
     }
-    // For each function, the time of all workgroups is the same as in the table by op.
     let by_op = shown(&recorded, &["--raw"]);
     for op in by_op["rows"].as_array().unwrap() {
         let of_op = rows.iter().filter(|row| row["op"] == op["op"]);
         let sum: f64 = of_op.map(|row| row["workers_ns"].as_f64().unwrap()).sum();
         assert!(near(sum, op["total_ns"].as_f64().unwrap()), "{op}");
     }
-    // In a tree, dispatches are at the same level. Their numbers are those of the table by op.
+    // In a tree, dispatches are at the same level.
     let tree = shown(&recorded, &["--tree", "--raw"]);
     let of_tree = tree["rows"].as_array().unwrap();
     assert_eq!(of_tree.len(), by_op["rows"].as_array().unwrap().len());

@@ -1,6 +1,5 @@
-//! Tests how much of a program's stack the recorder uses. It uses at most 1 KiB: in a thread's
-//! first call and later, on stacks that programs make for `makecontext`, and in signal handlers.
-//! Threads with the smallest possible stacks do not crash (`tests/programs/small_stacks.h`).
+//! Tests how much of a program's stack the recorder uses. Threads with the smallest possible stacks
+//! must not crash (`tests/programs/small_stacks.h`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,8 +10,8 @@ use serde_json::Value;
 use crate::support::{Programs, Recorded, counterpoint, plain};
 use crate::torch_ops;
 
-/// The largest number of bytes that recording may use of each kind of stack. `cargo xtask tidy
-/// --built` compares every entry point of the release with the same number.
+/// The limit of each kind of stack, in bytes. `cargo xtask tidy --built` compares the entry points
+/// of the release with this number.
 const MOST: u64 = 1024;
 
 fn used(output: &std::process::Output, what: &str) -> BTreeMap<String, u64> {
@@ -25,8 +24,7 @@ fn used(output: &std::process::Output, what: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Runs the host without Counterpoint, and once with each set of options, and compares how much of
-/// the stacks is used.
+/// The host runs with and without Counterpoint.
 fn compare(what: &str, make: &dyn Fn() -> Command, options: &[(&str, &[&str])]) {
     let program = counterpoint(what).unwrap_or_else(|| panic!("{what}: no program"));
     for (events, options) in options {
@@ -117,8 +115,7 @@ fn ops_of_pytorch() {
     compare("torch", &make, options);
 }
 
-/// Runs a program that clang compiled. Its loops run on threads with stacks of 16 KiB, and on
-/// stacks directly above the program's own data.
+/// Loops run on threads with stacks of 16 KiB, and on stacks directly above the program's own data.
 #[test]
 fn loops_of_clang_on_small_stacks() {
     let test = "stacks::loops_of_clang";
@@ -139,8 +136,7 @@ fn loops_of_clang_on_small_stacks() {
     done(Command::new(&program).args(["loops", "instrument", "-o"]).arg(&counted).arg(&text));
     let again = ["-O1", "-Xclang", "-disable-llvm-passes", "-lpthread", "-o"];
     done(Command::new(&clang).args(again).arg(&host).arg(&counted));
-    // sum(n) is n (n - 1) / 2. Ten threads add 0 + 1 + 3 + … + 45 = 165, in 1 + 2 + … + 10
-    // iterations.
+    // Ten threads add 0 + 1 + 3 + … + 45 = 165, in 1 + 2 + … + 10 iterations.
     let cases = [
         ("after", "2000", "33000\n", 2000, 11_000),
         ("together", "200", "3300\n", 200, 1100),
@@ -171,7 +167,7 @@ fn loops_of_clang_on_small_stacks() {
     }
 }
 
-/// Returns the hits of the function `sum`, the hits of its loop, and the loop's iterations.
+/// The hits of the function `sum`, and the hits and iterations of its loop.
 fn of_sum(recorded: &Recorded) -> [u64; 3] {
     let mut report = Command::new(&recorded.program);
     report.args(["loops", "report", "--format", "json"]).arg(recorded.path());

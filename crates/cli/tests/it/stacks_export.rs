@@ -1,5 +1,5 @@
-//! Tests `export --format pprof|folded|speedscope`. Other programs read the files. They must find
-//! the same stacks that are computed here from single calls.
+//! Tests `export --format pprof|folded|speedscope`. Other programs must find the stacks that are
+//! computed here from single calls.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -21,8 +21,7 @@ fn ok(output: Output) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns a profile with nested calls on several threads. The names contain the separators of all
-/// formats.
+/// The names contain the separators of the formats.
 fn nested() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -40,8 +39,7 @@ fn nested() -> ProfileScript {
             let thread = process.thread(thread);
             let mut begin = 0;
             for _ in 0..100 {
-                // Each call is inside of the call that is written next. So the counts of that call
-                // are at least as large.
+                // Each call is inside of the next one, whose counts are at least as large.
                 let (mut from, mut to) = (begin + 100, begin + 101 + below(50));
                 let mut values = [0, 0];
                 for _ in 0..1 + below(4) {
@@ -80,7 +78,6 @@ fn other_programs_read_the_same_stacks() {
     let total: u64 = ok(oracle.output().unwrap()).trim().parse().unwrap();
     let folded = std::fs::read_to_string(scratch.join("folded")).unwrap();
     assert!(folded.contains(";a,b 12;") && folded.contains(";line\u{fffd}end 5"), "{folded}");
-    // If an option that chooses rows is given, the command fails.
     let mut command = Command::new(PROGRAM);
     command.arg("export").arg(&profile).args(["--format", "folded", "--filter", "x"]);
     let refused = command.output().unwrap();
@@ -90,7 +87,6 @@ fn other_programs_read_the_same_stacks() {
     go(&scratch, total);
 }
 
-/// Checks the output of `go tool pprof` for the file.
 fn go(scratch: &Scratch, total: u64) {
     let mut go = Command::new("go");
     let file = scratch.join("pprof");
@@ -125,8 +121,7 @@ fn a_budget_is_refused() {
     }
 }
 
-/// Returns the total time of all stacks that contain this frame, and the total time of all stacks,
-/// in ns.
+/// Returns the time in ns of the stacks that contain this frame, and of all stacks.
 pub fn folded(profile: &Path, frame: &str) -> (u64, u64) {
     let text = ok(export(profile, "folded", Path::new("-")));
     let (mut with, mut all) = (0, 0);

@@ -1,5 +1,4 @@
-//! Compares `stats` with numpy and scipy, if they are installed. They compute the values from the
-//! rows that `export` writes for random and adversarial profiles.
+//! Compares `stats` with numpy and scipy, which compute the values from the rows of `export`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,11 +8,10 @@ use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 const ORACLE: &str = include_str!("stats_oracle.py");
 
-/// A call's duration, and the values of its counters if they were read.
+/// A duration, and the values of the counters if they were read.
 type Row = (u64, Option<[u64; 3]>);
 
-/// Returns a profile with calls of three ops, which alternate between two threads. Counters 0 and 1
-/// are one group, which is multiplexed in every seventh call.
+/// Counters 0 and 1 are one group, which is multiplexed in every seventh call.
 fn profile(rows: &[Row]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     for (name, group) in [("a", 0), ("b", 0), ("c", 1)] {
@@ -112,7 +110,6 @@ fn agrees_with_numpy_and_scipy() {
     let output = compare.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    // The text shows how many pairs were compared.
     println!("{text}");
     assert!(text.contains(" pairs, "), "{text}");
 }

@@ -18,8 +18,6 @@ fn run_module(iree: &Iree, fixture: &str, system: bool, device: &str, seen: &Exp
     command
 }
 
-/// Checks every fixture on every device and in both kinds of executables. It checks the calls and
-/// dispatches of each export, the program's output and exit status, and that there is no loss.
 #[test]
 fn every_call_of_every_export_is_counted() {
     let Some((program, iree)) = setup("counts") else { return };
@@ -46,8 +44,7 @@ fn every_call_of_every_export_is_counted() {
     }
 }
 
-/// Records the tool that was built with Tracy, and the benchmark tool, which runs the module many
-/// times.
+/// The benchmark tool runs the module many times.
 #[test]
 fn other_tools_of_the_wheel() {
     let Some((program, iree)) = setup("tools") else { return };
@@ -69,8 +66,7 @@ fn other_tools_of_the_wheel() {
     }
 }
 
-/// On each device, a Python process loads and unloads two modules twenty times. Calls are counted
-/// exactly, results are the same as without Counterpoint, and the metadata does not grow.
+/// A Python process loads and unloads two modules twenty times. The metadata must not grow.
 #[test]
 fn python_loads_and_unloads() {
     let Some((program, iree)) = setup("python") else { return };
@@ -92,8 +88,7 @@ fn python_loads_and_unloads() {
     }
 }
 
-/// A Python process that never loads a module does not appear in the profile, and no file is
-/// created for it.
+/// The process never loads a module.
 #[test]
 fn a_process_without_executables_leaves_no_trace() {
     let Some((program, iree)) = setup("bystander") else { return };
@@ -104,10 +99,8 @@ fn a_process_without_executables_leaves_no_trace() {
     assert!(recorded.profile().processes.is_empty());
 }
 
-/// A counter of a tracepoint for system calls also counts the system calls with which Counterpoint
-/// reads counters. These are the only system calls in a call of an op, one for each group, because
-/// matrix products make no system calls. `run` reports this before the program starts, the profile
-/// contains it, and both suggested remedies work.
+/// A tracepoint for system calls also counts the system calls with which Counterpoint reads
+/// counters. Matrix products make no system calls.
 #[test]
 fn own_readings_are_reported() {
     let Some((program, iree)) = setup("own-readings") else { return };

@@ -1,7 +1,6 @@
-//! Checks that no view of random and recorded profiles shows numbers that would be nonsense to a
-//! reader (docs/account.md): a negative or missing time although calls were timed, a mean that is
-//! not between minimum and maximum, parts that exceed their whole, and 0 for a value that was not
-//! measured.
+//! Checks that views show no nonsense (docs/account.md): a negative or missing time although calls
+//! were timed, a mean that is not between minimum and maximum, parts that exceed their whole, and 0
+//! for a value that was not measured.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +10,6 @@ use testkit::{ProfileScript, Random, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// A document that a view printed. The methods check it.
 struct Screen<'a> {
     what: String,
     document: &'a Value,
@@ -26,8 +24,7 @@ impl Screen<'_> {
         panic!("{}: {what}: {row}", self.what)
     }
 
-    /// Checks that no time, count or share is negative. Lower ends of intervals may be negative.
-    /// Also checks that the value is between the ends of its interval.
+    /// Lower ends of intervals may be negative.
     fn no_negative(&self, value: &Value, name: &str) {
         match value {
             Value::Object(members) => {
@@ -54,8 +51,7 @@ impl Screen<'_> {
         }
     }
 
-    /// Checks that the values of these members of a row are in ascending order. Members that are
-    /// null are ignored.
+    /// Missing members are left out.
     fn in_order(&self, row: &Value, names: &[&str]) {
         let values: Vec<f64> = names.iter().filter_map(|name| row[*name].as_f64()).collect();
         if !values.windows(2).all(|pair| at_most(pair[0], pair[1])) {
@@ -63,7 +59,6 @@ impl Screen<'_> {
         }
     }
 
-    /// Checks each row of `report`.
     fn row(&self, row: &Value) {
         self.in_order(row, &["min_ns", "p50_ns", "p99_ns", "max_ns"]);
         self.in_order(row, &["self_ns", "total_ns"]);
@@ -74,8 +69,8 @@ impl Screen<'_> {
             self.in_order(row, &["min_ns", "mean_ns", "max_ns"]);
         }
         let timed = sampled.map_or(row["calls"].as_u64(), |s| s["timed_calls"].as_u64());
-        // In a run with a budget, quantiles are not known in a table by CPU, or if too few calls
-        // were sampled.
+        // With a budget, quantiles are not known in a table by CPU, or if too few calls were
+        // sampled.
         let by_cpu = sampled.is_some_and(|sampled| sampled["calls"].is_null());
         let few = sampled.is_some_and(|sampled| sampled["effective_calls"].is_null());
         let no_quantiles = by_cpu || few;
@@ -105,7 +100,6 @@ impl Screen<'_> {
             self.in_order(thread, &["dispatch_ns", "wall_ns"]);
             self.in_order(thread, &["no_dispatch_ns", "wall_ns"]);
             self.in_order(thread, &["off_cpu_ns", "no_dispatch_ns"]);
-            // A thread can be on only one processor at a time.
             self.in_order(&thread["usage"], &["cpu_ns", "of_ns"]);
             lived += thread["wall_ns"].as_f64().unwrap();
         }
@@ -114,8 +108,7 @@ impl Screen<'_> {
         {
             self.fail("more time in calls than threads lived", &self.document["total"]);
         }
-        // The cost of recording calls is a part of the threads' processor time. It does not include
-        // the time for attaching and flushing.
+        // The processor time does not include attaching and flushing.
         self.in_order(&self.document["probe"], &["probes_ns", "cpu_ns"]);
     }
 
@@ -132,7 +125,7 @@ impl Screen<'_> {
                         "{}: {variable}",
                         self.what
                     );
-                    // If too few calls were sampled, there is no mean.
+                    // Too few calls were sampled for a mean.
                     let sampled = !self.document["profile"]["budget"].is_null();
                     let without = variable["mean"].is_null();
                     if without != (variable["calls"] == 0) && !(sampled && without) {
@@ -154,7 +147,7 @@ impl Screen<'_> {
     }
 }
 
-/// Checks every view of a profile. A view may show nothing, but it must not fail.
+/// A view may show nothing, but it must not fail.
 pub fn look_at(dir: &Path, name: &str) {
     let mut views: Vec<Vec<&str>> = Vec::new();
     for by in ["op", "thread", "cpu", "process", "kind", "device", "stream"] {

@@ -1,5 +1,4 @@
-//! Tests the licences of other people's code that is linked into a release. The file in `dist`
-//! lists every crate that Cargo links, and contains a licence text for each of them.
+//! Tests that a file in `dist` has the licences of other people's code in a release.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,9 +6,7 @@ use std::process::Command;
 
 use crate::support::counterpoint;
 
-/// Returns the crates of other people that `cargo tree` shows for a package, as `name version`.
-/// Crates of this workspace (lines with a path) are left out. Procedural macros are left out as
-/// well, because they run only during the build.
+/// Crates of other people, as `name version`. Procedural macros run only during the build.
 fn linked(manifest: &str, package: &str) -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let tree = Command::new(env!("CARGO"))
@@ -62,7 +59,7 @@ fn every_crate_that_is_linked_has_its_licence_in_the_release() {
     let mut with_text = BTreeSet::new();
     for part in parts {
         let (names, licence) = part.trim_start().split_once("\n\n").unwrap();
-        // A part without a licence text only names licences. Their texts are in other parts.
+        // A part without a licence text names licences whose texts are in other parts.
         if licence.len() > 200 {
             with_text.extend(names.split(", ").map(str::to_owned));
         }

@@ -76,8 +76,7 @@ fn ops_of_pytorch_are_counted_and_drawn() {
         };
         let [empty] = &of(Role::Op, "AddBackward0")[..] else { panic!("{what}") };
         assert!(empty.len() < TIMES, "{what}: all {} are timed", empty.len());
-        // A region and its tasks are recorded exactly if their op is recorded. Their probability is
-        // that of the op.
+        // A region and its tasks are recorded with their op.
         let periods = |calls: &[Drawn]| calls.iter().map(|drawn| drawn.period).collect::<Vec<_>>();
         let [ops] = &of(Role::Op, "aten::parallel")[..] else { panic!("{what}") };
         let regions = of(Role::Region, "aten::parallel");
@@ -86,8 +85,7 @@ fn ops_of_pytorch_are_counted_and_drawn() {
         for follows in regions.iter().chain(&tasks) {
             assert_eq!(periods(follows), periods(ops), "{what}");
         }
-        // The forward op is known even if it was only counted. The counts must equal the program's
-        // calls.
+        // The forward op is known even if it was only counted.
         let view = Command::new(&recorded.program)
             .args(["ops", "--format", "json"])
             .arg(recorded.path())
@@ -106,7 +104,7 @@ fn ops_of_pytorch_are_counted_and_drawn() {
             let values = touched.iter().map(|op| &op["counters"][faults]);
             let read: Vec<&Value> = values.filter(|value| !value.is_null()).collect();
             assert!(read.len() > 1, "{what}");
-            // The first call is left out, because the recorder allocates memory during it.
+            // The recorder allocates memory during the first call.
             assert!(read[1..].iter().all(|value| **value == 100), "{what}: {read:?}");
         }
     }

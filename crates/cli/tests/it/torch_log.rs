@@ -1,6 +1,6 @@
 //! Tests recordings of PyTorch's profiler without PyTorch. `tests/programs/log_host.c` hands
-//! recordings over to Counterpoint, as Counterpoint's shim in PyTorch does. The expected values
-//! follow from its function `step`.
+//! recordings over as Counterpoint's shim in PyTorch does. The expected values follow from its
+//! function `step`.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Programs, Recorded, counterpoint};
 
-/// The self time of a step. A step takes 100 µs. Of these, ops take 20 µs in the forward pass (12
-/// of them in the outer op) and 5 µs in the backward pass.
+/// A step takes 100 µs, of which ops take 20 µs in the forward pass and 5 µs in the backward pass.
 const STEP_SELF_NS: u64 = 75_000;
 
 fn record(test: &str, mode: &str) -> Option<Recorded> {
@@ -21,7 +20,7 @@ fn record(test: &str, mode: &str) -> Option<Recorded> {
 }
 
 impl Recorded {
-    /// Exports the profile, and returns the trace's events.
+    /// Returns the events of the exported trace.
     fn exported(&self) -> Vec<Value> {
         let path = self.directory.join("exported.json");
         let mut export = Command::new(counterpoint("exported").expect("it has recorded"));
@@ -81,23 +80,19 @@ fn two_recordings_are_one_timeline() {
         );
         assert_eq!((&linear["dur"], &linear["cat"]), (&json!(20.0), &json!("cpu_op")));
     }
-    // Each instant event is in a step, 31 µs after the begin of the step, as the program has
-    // chosen.
+    // Each instant event is 31 µs after the begin of its step.
     let at = |e: &Value| (e["ts"].as_f64().unwrap() * 1e3).round() as i64;
     let [steps, moments] = [("X", "step \"1\"\\é"), ("i", "[memory]")]
         .map(|(phase, name)| named(&events, phase, name).into_iter().map(at).collect::<Vec<_>>());
-    // Times must be on the profile's clock. In the trace they are floats, which are exact to half a
-    // nanosecond.
+    // Times in the trace are floats, which are exact to half a nanosecond.
     let near = |(step, moment): (&i64, &i64)| (moment - step - 31_000).abs() <= 5;
     assert!(moments.len() == 2 && steps.iter().zip(&moments).all(near), "{steps:?} {moments:?}");
     assert_eq!(named(&events, "i", "[memory]")[0]["args"], json!({"Bytes": -64}));
-    // Each counter must be a track of the process.
     let counters: Vec<&Value> = events.iter().filter(|e| e["ph"] == "C").collect();
     let is_read = |e: &&Value| {
         e["name"].as_str().unwrap().starts_with("bandwidth ") && e["args"] == json!({"read": 1.5})
     };
     assert_eq!(counters.iter().filter(|e| is_read(e)).count(), 2, "{counters:?}");
-    // Each recording numbers its arrows from 1.
     let ends = |phase| {
         named(&events, phase, "fwdbwd").into_iter().map(|e| e["id"].clone()).collect::<Vec<_>>()
     };
@@ -151,8 +146,7 @@ fn ops_are_added_up_by_module_and_by_shape() {
         ]
     );
 
-    // The number of operations is not known for these shapes. The metric of calls and times has a
-    // value.
+    // The number of operations is not known for these shapes.
     let metrics =
         ["--metric", "rate = flops / duration in G/s", "--metric", "often = calls / duration"];
     let report =
@@ -198,8 +192,7 @@ fn a_recording_without_an_end_is_counted() {
             "{mode}: {}",
             recorded.stderr()
         );
-        // The recording is smaller than the buffer, so nothing of it was written to a file. The
-        // profile only shows that there was a recording.
+        // The recording is smaller than the buffer, so nothing of it was written to a file.
         let lost = BTreeMap::from([("recording_incomplete".to_owned(), 1)]);
         assert_eq!(recorded.losses(), lost, "{mode}");
         assert!(recorded.stderr().contains("a part of a recording is missing"), "{mode}");
@@ -214,7 +207,6 @@ fn a_forked_child_makes_its_own_recording() {
     let processes: Vec<&Value> =
         facts.as_array().unwrap().iter().map(|one| &one["process"]).collect();
     assert!(processes.len() == 2 && processes[0] != processes[1], "{processes:?}");
-    // The child could not write to the recording of its parent.
     assert_eq!(named(&recorded.exported(), "X", "aten::mm").len(), 2);
 }
 

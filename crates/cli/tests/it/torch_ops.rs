@@ -1,6 +1,6 @@
-//! Tests ops of PyTorch in a host that imitates PyTorch (`tests/programs/torch_ops_host.c`). The
-//! first comment of that file has the expected numbers. `tests/python/torch` tests the same with
-//! PyTorch itself.
+//! Tests ops of PyTorch in a host that imitates PyTorch. The first comment of
+//! `tests/programs/torch_ops_host.c` has the expected numbers. `tests/python/torch` tests PyTorch
+//! itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,8 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Programs, Recorded, counterpoint};
 
-/// Returns the host, with the library that imitates libtorch_cpu. `None` if the compiler does not
-/// support OpenMP.
+/// `None` if the compiler does not support OpenMP.
 pub fn host(test: &str) -> Option<Command> {
     let Some(library) = library() else {
         testkit::skip(test, "the C compiler has no OpenMP (-fopenmp)");
@@ -34,7 +33,6 @@ fn library() -> Option<PathBuf> {
     })
 }
 
-/// Exports a profile as a trace with these options, and returns the trace.
 fn trace(program: &Path, profile: &Path, out: &Path, options: &[&str]) -> Value {
     let mut export = Command::new(program);
     export.args(["trace", "export"]).arg(profile).arg("-o").arg(out).args(options);
@@ -43,7 +41,7 @@ fn trace(program: &Path, profile: &Path, out: &Path, options: &[&str]) -> Value 
     serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap()
 }
 
-/// Returns the number of slices with this name in each category.
+/// The number of slices with this name in each category.
 fn categories(trace: &Value, name: &str) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     let slices = trace["traceEvents"].as_array().unwrap().iter();
@@ -53,7 +51,7 @@ fn categories(trace: &Value, name: &str) -> BTreeMap<String, usize> {
     found
 }
 
-/// Returns the output of a view of the profile. `words` are the view and its options.
+/// `words` are the view and its options.
 fn view(recorded: &Recorded, words: &[&str]) -> String {
     let mut view = Command::new(&recorded.program);
     let output = view.arg(words[0]).arg(recorded.path()).args(&words[1..]).output().unwrap();
@@ -65,8 +63,7 @@ fn ops(recorded: &Recorded) -> Value {
     serde_json::from_str(&view(recorded, &["ops", "--format", "json"])).unwrap()
 }
 
-/// Returns the second of the two calls with this name. During the first one, the recorder allocates
-/// memory.
+/// During the first of the two calls with this name, the recorder allocates memory.
 fn op<'a>(document: &'a Value, name: &str) -> &'a Value {
     let all = document["ops"].as_array().unwrap().iter();
     let found: Vec<&Value> = all.filter(|op| op["name"] == name).collect();
@@ -87,7 +84,7 @@ fn counts_are_exact_on_the_caller_and_on_workers() {
     assert_eq!(of("aten::touch", "counters"), 100);
     assert_eq!(of("aten::parallel", "counters"), 64);
     assert_eq!(of("aten::parallel", "workers"), 64);
-    // The counters of the caller do not include the work of other threads.
+    // The work of other threads is not included.
     assert_eq!(of("aten::outer", "counters"), 40 + 100 + 64);
     assert_eq!(of("aten::outer", "self_counters"), 40);
     assert_eq!(op(&document, "aten::outer")["workers"], serde_json::json!({}));
@@ -97,9 +94,8 @@ fn counts_are_exact_on_the_caller_and_on_workers() {
     assert_eq!(of("a later range", "counters"), 0);
 }
 
-/// The host announces each op to the recorder, whether the op is recorded, counted or timed, and
-/// says how many ticks this takes. The report states this time, plus a tenth, as a part of the
-/// cost. None of it is recorded as a call.
+/// The host says how many ticks announcing an op takes. The report states this time, plus a tenth,
+/// as a part of the cost.
 #[test]
 fn the_price_contains_what_the_host_takes_to_announce_ops() {
     let Some(program) = counterpoint("announced ops of torch") else { return };
@@ -114,18 +110,16 @@ fn the_price_contains_what_the_host_takes_to_announce_ops() {
         let way = report["probe"]["parts"]["way"]["value"].as_f64().unwrap();
         assert!((way / expected - 1.0).abs() < 1e-9, "{options:?}: {way} and not {expected}");
         assert_eq!(report["probe"]["way_ns"], way);
-        // The table must not also show the cost of announcing that the recorder has measured
-        // itself.
+        // The recorder has also measured this cost itself.
         let shown = view(&recorded, &["report", "--verbose", "--width", "400"]);
         assert!(shown.contains("announcing ops to the recorder "), "{shown}");
         assert!(!shown.contains("by its own account"), "{shown}");
     }
 }
 
-/// The recorder times some brackets (the readings around a call). If the call of a bracket that is
-/// to be timed is not recorded, the recorder times the next one instead. Here, the calls of regions
-/// are not recorded, because their op is filtered out. At least 48 brackets are timed; the recorded
-/// op has 250 calls.
+/// The recorder times some brackets (the readings around a call). If such a call is not recorded,
+/// the recorder times the next bracket instead. Here, regions are not recorded, because their op is
+/// filtered out.
 #[test]
 fn brackets_are_timed_where_regions_are_not_recorded() {
     let Some(program) = counterpoint("regions of torch that are not recorded") else { return };
@@ -138,9 +132,7 @@ fn brackets_are_timed_where_regions_are_not_recorded() {
     assert!(most.is_some_and(|most| most >= 48), "{most:?}");
 }
 
-/// A region inside of a task belongs to the task's op, on each thread, and whether the task is
-/// timed or only counted. Each of 100 calls has a region with two tasks, and each task has a region
-/// with one task.
+/// Each of 100 calls has a region with two tasks, and each task has a region with one task.
 #[test]
 fn regions_in_tasks_that_are_only_counted_belong_to_the_op() {
     let Some(program) = counterpoint("nested regions of torch") else { return };
@@ -161,8 +153,8 @@ fn regions_in_tasks_that_are_only_counted_belong_to_the_op() {
     }
 }
 
-/// PyTorch may remove an op, and the schema of a new op may get the address of the removed op's
-/// schema. The host also calls more ops than the recorder has places for.
+/// The schema of a new op may get the address of a removed op's schema. The host also calls more
+/// ops than the recorder has places for.
 #[test]
 fn ops_with_the_identity_of_a_removed_one_have_their_own_names() {
     let Some(program) = counterpoint("removed ops of torch") else { return };
@@ -197,8 +189,7 @@ fn nesting_ranges_and_forward_ops() {
     assert_eq!(op(&document, "a range")["range"], true);
     assert!(op(&document, "aten::mul").get("range").is_none());
     assert_eq!(op(&document, "MulBackward0")["forward"], "aten::mul");
-    // No op of the forward pass had the sequence number of this backward op, so the forward op is
-    // not known.
+    // No forward op had the sequence number of this backward op.
     assert!(op(&document, "AddBackward0").get("forward").is_none());
     assert_eq!(op(&document, "aten::mm")["arguments"], "float32[3, 4], float32[4, 5]");
     assert_eq!(op(&document, "aten::mm")["device"], "cpu0");
@@ -206,7 +197,7 @@ fn nesting_ranges_and_forward_ops() {
     assert_eq!(regions.len(), 1);
     assert_eq!(regions[0]["task_count"], 2);
     assert_eq!(regions[0]["tasks"].as_array().unwrap().len(), 2);
-    // The range that ends on another thread has no row, because its counters cannot be read there.
+    // The counters of a range cannot be read on another thread.
     let names = document["ops"].as_array().unwrap().iter().map(|op| &op["name"]);
     assert!(!names.clone().any(|name| name == "an asynchronous range"));
     assert_eq!(names.count(), 1 + 2 * 10);
@@ -241,7 +232,7 @@ fn timelines_call_regions_and_tasks_pytorchs_own() {
     let file = |name: &str| recorded.directory.join(name);
     let generic =
         trace(&program, &recorded.path(), &file("generic.json"), &["--vocabulary", "generic"]);
-    // There are two calls of `aten::parallel`. Each has one region with two tasks.
+    // Each of the two calls has one region with two tasks.
     let counted = |of: &[(&str, usize)]| -> BTreeMap<String, usize> {
         of.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
     };
@@ -279,8 +270,8 @@ fn a_filter_that_no_op_matches_is_not_explained_with_tvm() {
     }
 }
 
-/// Page faults of the recorder's own code, data and stack are not counted in any op, wherever on a
-/// page the stack is.
+/// The recorder's own code, data and stack must cause no page faults, wherever on a page the stack
+/// is.
 #[test]
 fn ops_after_forks_count_their_own_page_faults_only() {
     let Some(program) = counterpoint("ops of torch after forks") else { return };
@@ -317,13 +308,11 @@ fn forks_between_ops_and_inside_of_them() {
         });
         of.map(|op| op["counters"][FAULTS].as_u64().unwrap()).collect()
     };
-    // The first call of an op may also count page faults of memory that the recorder allocates for
-    // the op.
+    // The first call of an op may also count page faults of memory that the recorder allocates.
     assert_eq!(of("aten::before", true)[1..], [20]);
     assert_eq!(of("aten::after", true)[1..], [50]);
     assert_eq!(of("aten::in_range", true)[1..], [5]);
-    // `aten::around` contains a fork. Its count includes faults at pages that the fork has made
-    // shared.
+    // `aten::around` contains a fork, which causes faults at shared pages.
     assert!(of("aten::around", true).iter().all(|faults| *faults >= 9));
     assert_eq!(of("aten::child", true).len(), 1);
     assert_eq!(of("aten::child", false), [30; 6]);
@@ -333,7 +322,7 @@ fn forks_between_ops_and_inside_of_them() {
         .filter(|p| !parents.contains(p))
         .collect();
     assert_eq!(of_children, children);
-    // A call that was running during the fork began in the parent, so the child has no row for it.
+    // A call that was running during the fork began in the parent.
     for name in ["aten::around", "a range"] {
         assert_eq!((of(name, true).len(), of(name, false).len()), (2, 0), "{name}");
     }

@@ -1,5 +1,5 @@
-//! Tests plugins for PyTorch without PyTorch. `tests/programs/torch_host.c` makes the same calls as
-//! Counterpoint's shim in PyTorch.
+//! Tests plugins for PyTorch without PyTorch. `tests/programs/torch_host.c` calls what
+//! Counterpoint's shim in PyTorch calls.
 
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -14,7 +14,7 @@ fn plugin(scratch: &Scratch, name: &str, flags: &[&str]) {
         .expect("a C compiler: Rust links with it");
 }
 
-/// Returns the host. It loads the plugins in the directory.
+/// The host loads the plugins in the directory.
 fn host(test: &str, scratch: &Scratch) -> Option<Command> {
     let program = counterpoint(test)?;
     let library = program.parent()?.parent()?.join("lib/libcounterpoint.so");
@@ -24,7 +24,7 @@ fn host(test: &str, scratch: &Scratch) -> Option<Command> {
     Some(host)
 }
 
-/// Runs the host with a plugin that is compiled with these flags.
+/// The flags are for the plugin.
 fn show(test: &str, flags: &[&str]) -> Option<(Scratch, Output)> {
     let scratch = Scratch::new();
     let mut host = host(test, &scratch)?;
@@ -38,8 +38,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The events that `plugins/plugin.c` reports. The fields of an event are in the order of the
-/// header file.
+/// These are the events of `plugins/plugin.c`. The fields are in the order of the header file.
 const RECORDING: &str = "\
 profiler test plugin stacks 3
 device 3 order 1 accelerator 3 (rev B)
@@ -62,8 +61,7 @@ fn a_plugin_hands_its_events_over_in_each_recording() {
 #[test]
 fn wide_ids_and_broken_metadata_are_made_safe() {
     let Some((_scratch, output)) = show("torch_plugins", &["-DMISTAKE=WIDE_ID"]) else { return };
-    // 0x123456789ab does not fit into 32 bits, so the event's id is the largest signed 32-bit
-    // number.
+    // 0x123456789ab does not fit into 32 bits.
     let wide = RECORDING.replace(
         "event 6 1500..9000 id 11 at 3/7 flow 2/own/0 kernel of a test [stream=7] [device=3] \
          [correlation=11]",
@@ -78,7 +76,7 @@ fn wide_ids_and_broken_metadata_are_made_safe() {
     };
     assert!(text(&output.stdout).contains("[broken=\"{'a':\"]"), "{output:?}");
     let said = text(&output.stderr);
-    // The host made two recordings, but prints the message only once.
+    // The host made two recordings.
     assert_eq!(said.matches("1 metadata values that are not JSON").count(), 1, "{said}");
 }
 
@@ -95,8 +93,8 @@ fn a_problem_is_said_once_and_the_events_before_it_are_kept() {
     assert!(said.ends_with("p.so: profilerProcessEvents returned 5\n"), "{said}");
 }
 
-/// The plugin never returns from its function that registers it, or from a destructor of the thread
-/// that loaded it.
+/// The plugin does not return from its registration, or from a destructor of the thread that loaded
+/// it.
 #[test]
 fn a_plugin_that_hangs_while_it_is_loaded_is_left_out() {
     for (mistake, lines) in [("REGISTER_HANGS", 2), ("REGISTER_LINGERS", 1)] {

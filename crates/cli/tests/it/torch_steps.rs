@@ -1,6 +1,6 @@
-//! Tests runs with a budget in which PyTorch announces its ops to the recorder only in some steps
-//! of the program. The host (`tests/programs/torch_steps_host.c`) imitates PyTorch.
-//! `tests/python/torch/test_steps.py` tests the same with PyTorch itself.
+//! Tests runs with a budget in which PyTorch announces its ops only in some steps of the program.
+//! The host (`tests/programs/torch_steps_host.c`) imitates PyTorch.
+//! `tests/python/torch/test_steps.py` tests PyTorch itself.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -13,13 +13,12 @@ use crate::support::{Programs, Recorded, counterpoint};
 
 const STEPS: u64 = 2_000;
 
-/// Runs the host with a budget that is much smaller than the cost of announcing its ops. Returns
-/// the recording and the number of calls of `aten::other`. `None` if the program was not built.
+/// The budget is much smaller than the cost of announcing ops. Also returns the number of calls of
+/// `aten::other`. `None` if the program was not built.
 fn run(mode: &str, options: &[&str]) -> Option<(Recorded, u64)> {
     run_steps(STEPS, mode, options)
 }
 
-/// Like [`run`], with this number of steps.
 fn run_steps(steps: u64, mode: &str, options: &[&str]) -> Option<(Recorded, u64)> {
     let program = counterpoint("steps of torch")?;
     let mut host = Command::new(Programs::get().other("torch_steps_host"));
@@ -48,7 +47,7 @@ fn seen(profile: &Profile, op: &str) -> u64 {
     calls(profile, op).iter().map(|one| one.seen()).sum()
 }
 
-/// Returns the number of all steps, and the number of steps in which ops were not announced.
+/// The number of all steps, and of steps in which ops were not announced.
 fn steps(profile: &Profile) -> (u64, u64) {
     let all = profile.processes.iter().filter_map(|process| process.steps);
     all.fold((0, 0), |(all, away), of| (all + of.steps, away + of.away - of.away_before))
@@ -61,7 +60,6 @@ fn report(recorded: &Recorded, words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns the row of an op in the report's JSON.
 fn row(recorded: &Recorded, op: &str) -> Value {
     let document: Value = serde_json::from_str(&report(recorded, &["--format", "json"])).unwrap();
     let rows = document["rows"].as_array().unwrap();
@@ -73,7 +71,7 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
     let Some((recorded, others)) = run("same", &[]) else { return };
     let profile = recorded.profile();
     let (all, away) = steps(&profile);
-    // The recorder takes the range `a step` for a step from its second occurrence on.
+    // The range `a step` is a step from its second occurrence on.
     assert_eq!(all, STEPS - 1);
     assert!(away > STEPS / 2 && away < STEPS - 8, "{away} steps were away");
     assert_eq!(others, 3 * STEPS);
@@ -81,7 +79,7 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
         assert_eq!(sum(&profile, op), each * STEPS, "{op}");
         assert_eq!(seen(&profile, op), each * (STEPS - away), "{op}");
     }
-    // Ops outside of steps are counted exactly. Ranges are counted exactly, too.
+    // Ops outside of steps, and ranges, are counted exactly.
     assert_eq!((sum(&profile, "aten::first"), seen(&profile, "aten::first")), (4, 4));
     let ranges = profile.counted().iter().filter(|one| {
         let op = profile.ops.of(one.process, one.export).and_then(|op| profile.ops.get(op));
@@ -89,8 +87,8 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
     });
     let ranges: Vec<_> = ranges.map(|one| (one.calls, one.steps)).collect();
     assert_eq!(ranges, [(STEPS, None)]);
-    // The report shows the same number, with the mark `~` for an estimate. At least 100 steps of
-    // equal weight were seen, so the ends of the interval differ from the number by less than 5 %.
+    // With at least 100 steps of equal weight, the ends of the interval differ from the number by
+    // less than 5 %.
     let sampled = &row(&recorded, "aten::same")["sampled"];
     let end = |name: &str| sampled["estimated_calls"][name].as_f64().unwrap() / (5 * STEPS) as f64;
     assert_eq!(sampled["estimated_calls"]["value"], (5 * STEPS) as f64, "{sampled}");
@@ -102,8 +100,7 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
     assert_eq!(row(&recorded, "aten::first")["sampled"].get("estimated_calls"), None);
 }
 
-/// Ops are announced in one step of 16, so those of the last step are announced in one run of 16.
-/// The test needs runs of both kinds.
+/// Ops of the last step are announced in one run of 16. The test needs runs of both kinds.
 #[test]
 fn the_last_step_counts_like_the_others() {
     const FEW: u64 = 150;
@@ -143,8 +140,8 @@ fn a_program_without_steps_is_seen_whole() {
     assert_eq!(steps(&profile), (0, 0));
 }
 
-/// A step has from 1 to 9 calls, with a standard deviation of 2.6. Ops are announced in at least
-/// one in 16 of the 2,000 steps, so the standard error is at most 2,000 · 2.6 / √125.
+/// A step has from 1 to 9 calls, with a standard deviation of 2.6. With one step in 16 of 2,000,
+/// the standard error is 2,000 · 2.6 / √125.
 #[test]
 fn the_interval_holds_the_truth_of_steps_that_differ() {
     let Some((recorded, others)) = run("varying", &[]) else { return };
@@ -153,8 +150,8 @@ fn the_interval_holds_the_truth_of_steps_that_differ() {
     let (value, low, high) = (of("value"), of("low"), of("high"));
     assert!(low < value && value < high, "{calls}");
     assert!(high - low < 2_500.0, "{calls}");
-    // One interval in twenty does not contain the true number. If the interval is twice as wide, it
-    // almost always contains it.
+    // One interval in twenty does not contain the true number. An interval that is twice as wide
+    // almost always does.
     let truth = others as f64;
     assert!(truth > 2.0 * low - value && truth < 2.0 * high - value, "{calls}, in truth {truth}");
 }
@@ -179,8 +176,7 @@ fn a_child_that_is_forked_in_any_step_is_seen_whole() {
     );
 }
 
-/// The child is forked inside of an op, and leaves this op. The op must be recorded only in the
-/// parent.
+/// The child leaves the op. Only the parent must record it.
 #[test]
 fn a_child_that_is_forked_inside_of_an_op_is_seen_whole() {
     let Some((recorded, others)) = run("inside", &[]) else { return };
@@ -213,10 +209,9 @@ fn calls_of_other_threads_are_estimated_as_well() {
     assert_eq!(sum(&profile, "aten::worker"), 2 * STEPS);
 }
 
-/// The cost of announcing ops in a step is the additional processor time of all threads of the
-/// process. The host simulates this processor time: an op takes 100 ns, and announcing an op takes
-/// 1,000 ns. One thread makes 8 calls in each step. In mode `worker`, a second thread makes 72 more
-/// calls while the first one sleeps.
+/// The host simulates the processor time: an op takes 100 ns, and announcing an op takes 1,000 ns.
+/// One thread makes 8 calls in each step. In mode `worker`, a second thread makes 72 more calls
+/// while the first one sleeps.
 #[test]
 fn the_price_of_a_step_is_that_of_all_threads() {
     for (mode, calls) in [("alone", 8), ("worker", 80)] {
@@ -229,8 +224,7 @@ fn the_price_of_a_step_is_that_of_all_threads() {
     }
 }
 
-/// After the last step, the program runs for longer than a step takes. Even if ops were not
-/// announced in the last step, the later ones are announced after some time.
+/// After the last step, the program runs for longer than a step takes.
 #[test]
 fn what_follows_the_last_step_is_seen() {
     let Some((recorded, _)) = run("tail", &[]) else { return };

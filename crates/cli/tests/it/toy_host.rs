@@ -1,7 +1,5 @@
-//! Tests a host that announces itself, because Counterpoint has no adapter for it
-//! (`tests/programs/toy_host.c`). Every view and export shows it with the host's own names. The
-//! expected numbers are those in the first comment of that file: three runs on one thread, and one
-//! run on another.
+//! Tests a host without an adapter, which announces itself (`tests/programs/toy_host.c`). The first
+//! comment of that file has the expected numbers.
 
 use std::process::Command;
 
@@ -13,7 +11,7 @@ pub fn host() -> Command {
     Command::new(Programs::get().other("toy_host"))
 }
 
-/// Returns the output of a view of the profile. `words` are the view and its options.
+/// `words` are the view and its options.
 fn view(recorded: &Recorded, words: &[&str]) -> String {
     let mut view = Command::new(&recorded.program);
     let output = view.arg(words[0]).arg(recorded.path()).args(&words[1..]).output().unwrap();
@@ -32,8 +30,7 @@ fn every_view_shows_a_host_in_its_own_words() {
     let described: Vec<_> = profile.processes[0].seen_hosts().map(|host| &*host.title).collect();
     assert_eq!(described, ["Toy"]);
 
-    // Checks the number of calls, and the number of pages that a call and all calls inside of it
-    // touch. A bookkeeping op is only timed.
+    // A bookkeeping op is only timed.
     let report = recorded.report(&[]);
     let row = |name: &str| {
         let found = report["rows"].as_array().unwrap().iter().find(|row| row["op"] == name);
@@ -44,8 +41,7 @@ fn every_view_shows_a_host_in_its_own_words() {
     for (name, pages) in [("pad", 2), ("relu", 1)] {
         assert_eq!(row(name), (4, json!(4 * pages)), "{name}");
     }
-    // The counts of a call that contains others include pages that the agent touches when it sees
-    // an inner op for the first time.
+    // The agent touches pages when it sees an inner op for the first time.
     for (name, pages) in [("conv", 5), ("a range", 6), ("forward", 20)] {
         let (calls, counted) = row(name);
         let most = 4 * pages + 30;
@@ -78,7 +74,7 @@ fn every_view_shows_a_host_in_its_own_words() {
     assert_eq!(threads["rows"].as_array().unwrap().len(), 2, "{threads}");
     assert!(view(&recorded, &["stats", "--op", "conv"]).contains("conv"));
     assert_eq!(recorded.calls().len(), 24);
-    // The host has no dispatches, so there are no sites.
+    // The host has no dispatches.
     let mut sites = Command::new(&program);
     let sites = sites.args(["report", "--by", "site"]).arg(recorded.path()).output().unwrap();
     assert!(!sites.status.success());
@@ -118,8 +114,7 @@ fn an_exported_trace_has_the_kinds_of_a_host() {
     assert_eq!(generic["counterpoint"]["kinds"], kinds);
 }
 
-/// If a host announces a model and never runs it, the report says why there are no calls.
-/// Announcements with mistakes cause no recorded calls.
+/// The host announces a model and never runs it.
 #[test]
 fn a_host_without_calls_records_nothing() {
     let Some(program) = counterpoint("idle toy host") else { return };

@@ -11,8 +11,8 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 const BASE: i64 = 1_700_000_000_000_000_000 / 7_889_238_000_000_000 * 7_889_238_000_000_000;
 const NAME: &str = "odd \"name\" \\ \n\u{1}é";
 
-/// Returns a profile of three dispatches: two with two workgroups each on two threads, and one with
-/// three workgroups on one thread.
+/// Two dispatches have two workgroups each on two threads, and one has three workgroups on one
+/// thread.
 fn script() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -52,7 +52,7 @@ fn events<'a>(trace: &'a Value, phase: &str) -> Vec<&'a Value> {
     trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == phase).collect()
 }
 
-/// Converts microseconds of a trace to nanoseconds on the profile's clock.
+/// The result is on the profile's clock.
 fn ns(trace: &Value, us: &Value) -> i64 {
     let base = trace["baseTimeNanoseconds"].as_i64().unwrap();
     (us.as_f64().unwrap() * 1_000.0).round() as i64 + base - 1_700_000_000_000_000_000
@@ -110,7 +110,7 @@ fn arguments_say_which_workgroup_and_what_it_counted() {
         json!({"workgroup": [0, 0, 0], "worker": 0, "cpu": 2, "node": 1, "dispatch": 2,
                "correlation": 2, "page-faults": 5, "bytes": null})
     );
-    // The counter was multiplexed. So the call has no value, and the dispatch has no sum.
+    // The counter was multiplexed.
     assert_eq!(slices[7]["args"]["bytes"], Value::Null);
     assert_eq!(
         slices[9]["args"],
@@ -208,8 +208,7 @@ fn errors_of_writing_are_reported() {
     );
 }
 
-/// HolisticTraceAnalysis finds our dispatches as kernels. It rounds to microseconds, so all times
-/// here are whole microseconds.
+/// HolisticTraceAnalysis rounds to microseconds.
 #[test]
 fn holistic_trace_analysis_finds_the_kernels() {
     const LOOK: &str = include_str!("holistic_trace_analysis.py");
@@ -230,8 +229,7 @@ fn holistic_trace_analysis_finds_the_kernels() {
     assert!(command.args(["-c", LOOK]).arg(output).status().unwrap().success());
 }
 
-/// Exported files pass `trace check`. For a damaged file, each output format of the check states
-/// the position of the wrong byte.
+/// The formats of the check state the position of the wrong byte.
 #[test]
 fn check_names_the_byte() {
     let (scratch, dir) = script().written();
@@ -274,7 +272,7 @@ fn check_names_the_byte() {
     check("check-missing", 2, &["nothing.json"]);
 }
 
-/// Exports a sampled counter of a CPU, which becomes a series of rates. One tick is 1 ns.
+/// A sampled counter of a CPU becomes a series of rates. One tick is 1 ns.
 #[test]
 fn tracks_are_rates_with_gaps() {
     use profile::TracksWriter;
@@ -318,6 +316,6 @@ fn tracks_are_rates_with_gaps() {
         })
         .collect();
     // The rates are 4 × 0.5 in 1 µs and 6 × 0.5 in 2 µs, where the counter was counting for half of
-    // the time. In the last interval, it never was.
+    // the time.
     assert_eq!(points, [(0, 2_000_000.0), (1_000, 3_000_000.0)]);
 }

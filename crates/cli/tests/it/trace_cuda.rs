@@ -1,6 +1,5 @@
-//! Tests a recording of one training step on a real device, which `torch.profiler` made
-//! (fixtures/traces/README.md). The expected numbers are sums over the file's own events, computed
-//! here.
+//! Tests a recording of one training step on a real device (fixtures/traces/README.md). The
+//! expected numbers are sums over the file's own events.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -55,8 +54,8 @@ fn a_step_on_a_device_is_what_its_trace_says() {
         assert_eq!(found, (Some(*count), Some(*total)), "{name}");
     }
 
-    // Kineto uses the name of the program as the device's name. Only the label contains the
-    // device's number.
+    // Kineto uses the name of the program as the device's name. The label contains the device's
+    // number.
     let all: i64 = expected.values().map(|(_, total)| total).sum();
     let by_device = rows(&profile, "device");
     let device = by_device.iter().find(|row| row["device"] == 0).expect("a device");
@@ -69,7 +68,7 @@ fn a_step_on_a_device_is_what_its_trace_says() {
         assert_eq!(row["self_ns"].as_f64().map(|ns| ns.round() as i64), Some(of_stream));
     }
 
-    // The profiler's events about itself are longer than the step, and they are not a part of it.
+    // The profiler's events about itself are not a part of the step.
     let by_kind = rows(&profile, "kind");
     let mut shares = 0.0;
     for row in &by_kind {

@@ -1,5 +1,4 @@
-//! Tests `counterpoint trace export` with `--category`, `--from` and `--to`: which events are kept,
-//! which are left out and reported, and that a pair of events is never separated.
+//! Tests `counterpoint trace export` with `--category`, `--from` and `--to`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -13,8 +12,7 @@ fn run(args: &[&str], paths: &[&Path]) -> Output {
     Command::new(PROGRAM).args(args).args(paths).output().unwrap()
 }
 
-/// Exports a part of the profile. Returns the JSON and the messages. Checks that each arrow in the
-/// file has both ends.
+/// Returns the JSON and the messages. Each arrow in the file must have both ends.
 fn part(profile: &Path, scratch: &Scratch, more: &[&str]) -> (Value, String) {
     let file = scratch.join("part.json");
     let output = run(&[&["trace", "export"], more, &["-o"]].concat(), &[&file, profile]);
@@ -25,8 +23,7 @@ fn part(profile: &Path, scratch: &Scratch, more: &[&str]) -> (Value, String) {
     (serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap(), words)
 }
 
-/// Returns the form, category, name and time of each event. Events with the names of rows are left
-/// out.
+/// The form, category, name and time of each event. Events with the names of rows are left out.
 fn events(trace: &Value) -> Vec<(String, String, String, f64)> {
     let all = trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] != "M");
     let text = |e: &Value, key: &str| e[key].as_str().unwrap_or("").to_owned();
@@ -56,8 +53,8 @@ fn recorded(scratch: &Scratch) -> PathBuf {
 fn a_window_of_a_recording() {
     let scratch = Scratch::new();
     let profile = recorded(&scratch);
-    // The first call begins at 1,000 ns, so the exported window is from 2,050 to 3,000 ns. The
-    // second call extends into the window. The third call begins when the window ends.
+    // The first call begins at 1,000 ns, so the window is from 2,050 to 3,000 ns. The third call
+    // begins when the window ends.
     let (trace, words) = part(&profile, &scratch, &["--from", "1.05us", "--to", "2us"]);
     let found = events(&trace);
     let kinds: Vec<_> =
@@ -70,7 +67,7 @@ fn a_window_of_a_recording() {
         ("s", "ac2g", "ac2g"),
     ];
     assert_eq!(kinds, expected);
-    // There are two calls, two dispatches, two values, and two arrows, which have four ends.
+    // Two arrows have four ends.
     assert!(words.contains("4 slices, 2 values of counters, 4 ends of arrows"), "{words}");
     let start = 1_700_000_000_000_000_000i64 + 1_000;
     let filter = json!({"categories": [], "from_ns": start + 1_050, "to_ns": start + 2_000});
@@ -92,7 +89,7 @@ fn categories_of_a_recording() {
         all.dedup_by(|a, b| a == b);
         all
     };
-    // An arrow is kept only if both of its ends are kept.
+    // An arrow needs both of its ends.
     assert_eq!(forms(&["--category", "kernel"]), ["X kernel"]);
     let both = ["--category", "kern*", "--category", "cpu_o?"];
     assert_eq!(forms(&both), ["X cpu_op", "X kernel", "f ac2g", "s ac2g"]);
@@ -138,7 +135,7 @@ fn a_part_of_an_imported_trace() {
     };
     let base = "--from 100us --to 200us";
     let window: Vec<&str> = base.split(' ').collect();
-    // The first event is at 100 µs, so the exported window is from 200 to 300 µs.
+    // The first event is at 100 µs.
     let (kept, words) = part(&profile, &scratch, &window);
     let expected = [
         "B half 120",
@@ -158,13 +155,12 @@ fn a_part_of_an_imported_trace() {
         "e async 500",
     ];
     assert_eq!(named(&kept), expected);
-    // The first point is put at the start of the window. Its value is that of the last point before
-    // the window.
+    // The first point has the value of the last point before the window.
     let points = kept["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "C");
     assert_eq!(points.map(|e| e["args"]["bytes"].as_u64().unwrap()).collect::<Vec<_>>(), [2, 4]);
     assert!(words.contains("3 slices, 3 values of counters, 2 ends of arrows"), "{words}");
     assert!(kept["traceEvents"].to_string().contains("thread_name"));
-    // Filters use the names of categories that the output has.
+    // The categories are those of the output.
     let (kept, _) = part(
         &profile,
         &scratch,
@@ -179,7 +175,6 @@ fn a_part_of_an_imported_trace() {
         "X late 300",
     ];
     assert_eq!(named(&kept), expected);
-    // A profile of several files is filtered in the same way.
     let both = scratch.join("both.cpt");
     assert!(run(&["trace", "import", "-o"], &[&both, &file, &file]).status.success());
     let (kept, _) = part(&both, &scratch, &[&window[..], &["--category", "kernel"]].concat());

@@ -1,5 +1,5 @@
-//! Tests the import of unusual traces that other programs wrote. Their contents are kept and shown
-//! in every view, and an unreadable part does not affect other parts.
+//! Tests the import of unusual traces that other programs wrote. An unreadable part does not affect
+//! other parts.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -17,7 +17,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Writes a trace to a file and imports it. Returns the profile and the messages of the import.
+/// Returns the profile and the messages of the import.
 fn import(scratch: &Scratch, name: &str, trace: &[u8]) -> (PathBuf, String) {
     let file = scratch.join(name);
     std::fs::write(&file, trace).unwrap();
@@ -27,7 +27,7 @@ fn import(scratch: &Scratch, name: &str, trace: &[u8]) -> (PathBuf, String) {
     (profile, text(&output.stderr))
 }
 
-/// Returns the exported trace. It has one event in each line.
+/// The trace has one event in each line.
 fn exported(scratch: &Scratch, profile: &Path) -> String {
     let to = scratch.join("again.json");
     let output = run(&["trace", "export", "-o"], &[&to, profile]);
@@ -41,7 +41,6 @@ fn report(profile: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns the name and the count of each loss.
 fn losses(report: &Value) -> Vec<(String, u64)> {
     let all = report["losses"].as_array().unwrap().iter();
     let mut all: Vec<_> = all
@@ -55,8 +54,7 @@ fn loss(name: &str, count: u64) -> (String, u64) {
     (name.to_owned(), count)
 }
 
-/// JAX and TensorFlow write picoseconds. The expected values are the digits of the texts, and their
-/// sums on paper.
+/// JAX and TensorFlow write picoseconds.
 #[test]
 fn digits_beyond_nanoseconds_are_kept() {
     let scratch = Scratch::new();
@@ -71,7 +69,7 @@ fn digits_beyond_nanoseconds_are_kept() {
     for part in [
         r#""ts":1.500,"dur":1e-06"#,
         r#""ts":1763652130123456.7891234,"dur":12.345678"#,
-        // 9007199254740.993 µs are 9,007,199,254,740,993 ns, which is more than 2⁵³.
+        // 9,007,199,254,740,993 ns are more than 2⁵³.
         r#""ts":9007199254740.993,"dur":1.000"#,
         r#""tid":18446744073709551617,"ts":23.000,"dur":15.000,"id":9007199254740993"#,
     ] {
@@ -84,20 +82,18 @@ fn digits_beyond_nanoseconds_are_kept() {
         rows.iter().find(|row| row["op"] == name).unwrap()["total_ns"].as_f64().unwrap()
     };
     assert_eq!([total("tiny"), total("long"), total("ids")], [0.0, 12_346.0, 15_000.0]);
-    // Merging changes the times, but keeps all of their digits.
+    // Merging keeps all digits.
     let other = scratch.join("other.json");
     std::fs::write(&other, r#"{"baseTimeNanoseconds":5000,"traceEvents":[]}"#).unwrap();
     let merged = scratch.join("merged.json");
     let output = run(&["trace", "merge", "-o"], &[&merged, &other, &scratch.join("t.json")]);
     assert!(output.status.success(), "{output:?}");
     let merged = std::fs::read_to_string(merged).unwrap();
-    // Merging aligns the beginnings: 1.5 µs in t.json with 5 µs in the other file. So t.json is
-    // moved by 3.5 µs.
+    // Merging aligns 1.5 µs in t.json with 5 µs in the other file.
     assert!(merged.contains("1763652130123460.2891234,\"dur\":12.345678"), "{merged}");
 }
 
-/// In an earlier version of Counterpoint, each of these bad events caused the loss of the whole
-/// trace.
+/// An earlier version lost the whole trace for each of these events.
 #[test]
 fn one_bad_event_only_loses_itself() {
     let good = |n: u32| format!(r#"{{"ph":"X","pid":1,"tid":1,"name":"good","ts":{n},"dur":1}}"#);
@@ -124,7 +120,7 @@ fn one_bad_event_only_loses_itself() {
         ("{\"ph\":\"i\",\"pid\":1,\"ts\":1,\"name\":\"\u{1}\"}", "", 0),
     ];
     for (event, name, count) in bad {
-        // The test puts the bad event between two good events and after them.
+        // The bad event is between two good events, or after them.
         for events in
             [[&good(1), event, &good(9)].join(",\n"), [&good(1), &good(9), event].join(",\n")]
         {
@@ -137,14 +133,13 @@ fn one_bad_event_only_loses_itself() {
             assert_eq!(of_good["calls"], 2, "{event}");
             let expected = if count > 0 { vec![loss(name, count)] } else { vec![] };
             assert_eq!(losses(&report), expected, "{event}");
-            // The export must be valid JSON.
             let again: Value = serde_json::from_str(&exported(&scratch, &profile)).unwrap();
             assert!(again["traceEvents"].as_array().unwrap().len() >= 2);
             let check = run(&["trace", "check"], &[&scratch.join("t.json")]);
             assert_eq!(check.status.code(), Some(1), "{event}");
         }
     }
-    // The same is true for bad names, other keys of an object, and a second document.
+    // Bad names, other keys of an object, and a second document.
     let scratch = Scratch::new();
     let trace = format!("\u{feff}{{\"x\":NaN,\"traceEvents\":[{}],\"y\":[1,]}}\n{{}}", good(1));
     let (profile, _) = import(&scratch, "t.json", trace.as_bytes());
@@ -152,8 +147,7 @@ fn one_bad_event_only_loses_itself() {
     assert_eq!(losses(&report(&profile)), expected);
 }
 
-/// The numbers were computed by hand: a request of 9 µs with 1 µs inside, and an old span of 3 µs.
-/// Spans have no share. The slice's share is 100 %.
+/// A request of 9 µs has 1 µs inside. Spans have no share.
 #[test]
 fn spans_and_counters_are_in_every_view() {
     let scratch = Scratch::new();
@@ -202,8 +196,7 @@ fn spans_and_counters_are_in_every_view() {
     assert_eq!([&all["total"]["calls"], &all["total"]["spans"]], [&json!(1), &json!(3)]);
     assert_eq!(all["threads"].as_array().unwrap().len(), 1);
     let notes = all["notes"].to_string();
-    // The two local ids of the trace belong to different processes, so their begin and end do not
-    // form a span.
+    // The two local ids belong to different processes.
     assert!(notes.contains("2 slices begin without an end or end without a begin"), "{notes}");
     assert!(notes.contains("not on a thread: 3 asynchronous spans"), "{notes}");
     let mut tracks: Vec<Value> = all["tracks"]
@@ -227,7 +220,7 @@ fn spans_and_counters_are_in_every_view() {
         ["mem[b]", "bytes", 1, 1, 5.0]
     ]);
     assert_eq!(Value::from(tracks), expected);
-    // By thread, there is no row for calls without a thread.
+    // Calls without a thread have no row.
     let by_thread = run(&["report", "--by", "thread", "--format", "json"], &[&profile]);
     let by_thread: Value = serde_json::from_slice(&by_thread.stdout).unwrap();
     assert_eq!(by_thread["rows"].as_array().unwrap().len(), 1);
@@ -241,14 +234,13 @@ fn spans_and_counters_are_in_every_view() {
         text(&run(&["export", "--what", "tracks", "--format", "csv"], &[&profile]).stdout);
     assert_eq!(samples.lines().count(), 1 + 4, "{samples}");
 
-    // If the trace has only counters, the message does not suggest looking for an executable.
+    // A trace without slices needs no executable.
     let (profile, _) = import(&scratch, "c.json", format!("[{counters}]").as_bytes());
     let said = text(&run(&["report"], &[&profile]).stdout);
     assert!(said.contains("the trace has no slices: 3 counter events"), "{said}");
     assert!(said.contains("mem bytes") && !said.contains("IREE"), "{said}");
 }
 
-/// Kineto's events about itself have a row, but they have no share.
 #[test]
 fn a_profilers_own_rows_have_no_share() {
     let scratch = Scratch::new();
@@ -270,13 +262,12 @@ fn a_profilers_own_rows_have_no_share() {
     assert_eq!(share("PyTorch Profiler (0)"), own(100_000.0));
     assert_eq!(share("Activity Buffer Request"), own(7_000.0));
     assert_eq!(share("aten::mm").3, 0.75);
-    // An event with the same category in another place belongs to the program.
+    // An event of this category in another place belongs to the program.
     assert_eq!(share("mine").3, 0.25);
     assert_eq!(report["total"]["self_ns"], 40_000.0);
     assert_eq!(report["total"]["bookkeeping_calls"], 2);
 }
 
-/// If a file is not a trace, `trace check` and `trace import` name the kind of the file.
 #[test]
 fn files_of_other_kinds() {
     let scratch = Scratch::new();
@@ -304,7 +295,7 @@ fn files_of_other_kinds() {
     assert!(text(&check.stdout).contains("a profile of Counterpoint"), "{check:?}");
     let import = run(&["trace", "import", "-o"], &[&scratch.join("p.cpt"), &profile]);
     assert!(text(&import.stderr).contains("a profile of Counterpoint"), "{import:?}");
-    // Keys appear twice in the document, in an event, and in the event's arguments.
+    // Keys appear twice.
     let twice = scratch.join("twice.json");
     let trace = r#"{"traceEvents":[{"ph":"i","ts":1,"ts":2,"pid":1,"args":{"a":1,"a":2}}],"traceEvents":[]}"#;
     std::fs::write(&twice, trace).unwrap();
@@ -314,8 +305,7 @@ fn files_of_other_kinds() {
     }
 }
 
-/// Imports a trace written with Perfetto's published classes, in every form that other writers use.
-/// The script that wrote it also prints the expected values.
+/// A script writes the trace with Perfetto's published classes, and prints the expected values.
 #[test]
 fn perfettos_format_of_other_writers() {
     let modules = "perfetto.protos.perfetto.trace.perfetto_trace_pb2";
@@ -333,8 +323,7 @@ fn perfettos_format_of_other_writers() {
     assert!(text(&done.stderr).contains(said), "{done:?}");
     let again: Value = serde_json::from_str(&exported(&scratch, &profile)).unwrap();
     let base = again["baseTimeNanoseconds"].as_i64().unwrap();
-    // Times in the export have three decimals of a microsecond, so times 1,000 they are whole
-    // nanoseconds.
+    // Times in the export have three decimals of a microsecond.
     let ns = |value: &Value| (value.as_f64().unwrap() * 1e3).round() as i64;
     let events = again["traceEvents"].as_array().unwrap();
     let of = |form: &'static str| events.iter().filter(move |e| e["ph"] == form);
@@ -357,7 +346,7 @@ fn perfettos_format_of_other_writers() {
     assert_eq!(losses(&report), [loss("trace_event_damaged", 1)]);
     let notes = report["notes"].to_string();
     assert!(notes.contains("2 packets are not about events"), "{notes}");
-    // If the file is cut at any byte, the complete part before it is read.
+    // The file is cut at many bytes.
     let whole = std::fs::read(&file).unwrap();
     for end in (40..whole.len()).step_by(37) {
         let (_, said) = import(&Scratch::new(), "cut.pftrace", &whole[..end]);

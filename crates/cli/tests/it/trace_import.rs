@@ -11,9 +11,8 @@ fn cli() -> Command {
     Command::new(env!("CARGO_BIN_EXE_counterpoint"))
 }
 
-/// A trace that Counterpoint wrote contains less than the profile from which it was made. So its
-/// import is refused, even if another program has written the trace again. An existing profile at
-/// the output path is kept.
+/// A trace that Counterpoint wrote contains less than its profile. So its import is refused, even
+/// if another program has written the trace again.
 #[test]
 fn traces_of_counterpoint_are_refused() {
     let scratch = testkit::Scratch::new();
@@ -60,8 +59,7 @@ fn traces_of_counterpoint_are_refused() {
     }
     let left = std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(left.into_iter().all(|name| !name.to_string_lossy().starts_with('.')));
-    // An exported part of another program's trace is still a trace of that program, so it can be
-    // imported again.
+    // The part is still a trace of another program.
     done(&["trace", "export", "new.cpt", "-o", "part.json", "--from", "0ns"]);
     done(&["trace", "import", "part.json", "-o", "again.cpt"]);
 }
@@ -97,7 +95,7 @@ fn a_trace_becomes_a_profile() {
         [(json!("a"), json!(2), json!(3000.0)), (json!("b"), json!(1), json!(1500.0))]
     );
 
-    // If a file is not a trace, the error contains the position, and the earlier profile is kept.
+    // The earlier profile is kept.
     std::fs::write(at("bad.json"), r#"{"traceEvents":[{"name":"a"b"}]}"#).unwrap();
     let bad = import("bad.json");
     assert_eq!(bad.status.code(), Some(2));
@@ -105,7 +103,7 @@ fn a_trace_becomes_a_profile() {
     assert!(said.contains("bad.json: byte 27: not JSON"), "{said}");
     assert!(output.exists() && !at("p.cpt.old").exists());
 
-    // If the import cannot keep a value that is not an event, the error names this value.
+    // The import cannot keep this value.
     let deep = format!(r#"{{"traceEvents":[],"z":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
     std::fs::write(at("deep.json"), deep).unwrap();
     let deep = import("deep.json");
@@ -113,14 +111,12 @@ fn a_trace_becomes_a_profile() {
     let said = String::from_utf8_lossy(&deep.stderr).into_owned();
     assert!(said.contains("deep.json: byte 22: z: recursion limit exceeded"), "{said}");
 
-    // If the input does not exist, the output is not changed.
     let none = import("none.json");
     assert_eq!(none.status.code(), Some(2));
     assert!(output.exists());
 }
 
-/// Makes traces with two versions of PyTorch, and compares our sums for each op with PyTorch's own
-/// sums.
+/// Two versions of PyTorch make the traces.
 #[test]
 fn our_sums_equal_torchs() {
     crate::support::torch("torchs_sums").as_deref().into_iter().for_each(compare_sums);
@@ -138,10 +134,10 @@ fn compare_sums(python: &Path) {
     assert!(done.unwrap().success());
     let report = cli().arg("report").arg(&profile).args(["--format", "json"]).output().unwrap();
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
-    // If a name occurs in several categories, torch counts it as one op.
+    // torch counts a name of several categories as one op.
     let mut ours = BTreeMap::<&str, (u64, f64, f64)>::new();
     for row in report["rows"].as_array().unwrap() {
-        // Kineto writes a slice that covers the whole trace. It is not an op.
+        // Kineto writes a slice that covers the whole trace.
         if row["role"] == "bookkeeping" {
             continue;
         }
@@ -156,18 +152,17 @@ fn compare_sums(python: &Path) {
     for (op, (calls, total_us, self_us)) in &theirs {
         let (our_calls, our_ns, our_self_ns) = ours[op.as_str()];
         assert_eq!(our_calls, *calls, "{op}");
-        // Times in the trace are whole nanoseconds, but PyTorch adds up fractions of µs.
+        // PyTorch adds up fractions of µs.
         let off = (our_ns - total_us * 1e3).abs();
         assert!(off < *calls as f64, "{op}: {our_ns} ns, torch says {total_us} µs");
-        // The time of the call and the times of the calls inside of it are each wrong by fractions
-        // of a nanosecond.
+        // The times of the call and of the calls inside are each wrong by fractions of a
+        // nanosecond.
         let off = (our_self_ns - self_us * 1e3).abs();
         assert!(off < 4.0 * *calls as f64, "{op}: {our_self_ns} ns, torch says {self_us} µs");
     }
 }
 
-/// Adds random slices, and splits them recursively into nested ones. Some nested slices are equal
-/// to the slice around them, and some are empty.
+/// Some nested slices are equal to the slice around them, and some are empty.
 fn nest(
     draw: &mut impl FnMut(u64) -> u64,
     (begin, end): (u64, u64),
@@ -190,8 +185,7 @@ fn nest(
     }
 }
 
-/// Compares the self times of each op with those of a script, which builds a tree from the JSON.
-/// Also checks that the shares add up to 1.
+/// A script builds a tree from the JSON.
 #[test]
 fn self_times_of_random_nests() {
     let Some(python) = testkit::python::with("self_times", "json") else { return };
@@ -202,8 +196,7 @@ fn self_times_of_random_nests() {
         let state = state.next();
         state % end
     };
-    // In each row, events are in the order of their begins (a page has some thousand); or all of
-    // them are in the reverse order, or in a random order.
+    // Events are in the order of their begins, in the reverse order, or in a random order.
     for order in 0..3 {
         let mut events = Vec::new();
         for row in 0..3 {
@@ -241,10 +234,8 @@ fn self_times_of_random_nests() {
         let shares: f64 = rows.iter().map(|row| row["share"].as_f64().unwrap()).sum();
         assert!((shares - 1.0).abs() < 1e-9, "{shares}");
         let total = &report["total"];
-        // The total is the time in calls. Calls inside of other calls are not added again.
         assert_eq!(total["self_ns"], total["duration_ns"]);
         assert_eq!(total["overlapping_calls"], 0);
-        // A thread's time in calls equals the sum of its calls' self times.
         let busy: f64 = report["threads"]
             .as_array()
             .unwrap()

@@ -1,5 +1,4 @@
-//! Tests `counterpoint trace merge`. The expected times and rows of events from several files were
-//! computed on paper.
+//! Tests `counterpoint trace merge`. The expected times and rows were computed on paper.
 
 use std::path::Path;
 
@@ -8,7 +7,7 @@ use serde_json::{Value, json};
 use testkit::{CallScript, Golden, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
-/// The base that Kineto would use for the times of this test.
+/// Kineto would use this base.
 const BASE: i64 = 1_700_000_000_000_000_000 / 7_889_238_000_000_000 * 7_889_238_000_000_000;
 
 fn golden(scratch: &Scratch) -> Golden {
@@ -16,8 +15,7 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, golden).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Writes a profile with a call at monotonic time 1,000. During its recording, the difference
-/// between real time and monotonic time is `ahead` ns larger than during a recording with 0.
+/// One call is at monotonic time 1,000. The real time is ahead by `ahead` ns.
 fn profile(scratch: &Scratch, name: &str, ahead: u64, boot: &str) -> String {
     let mut script = ProfileScript::monotonic();
     script.manifest.boot_id = boot.to_owned();
@@ -39,7 +37,7 @@ fn events<'a>(trace: &'a Value, phase: &str) -> Vec<&'a Value> {
     trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == phase).collect()
 }
 
-/// Returns an event's time in ns since 1970.
+/// The result is in ns since 1970.
 fn at(trace: &Value, event: &Value) -> i64 {
     let base = trace["baseTimeNanoseconds"].as_i64().unwrap();
     base + (event["ts"].as_f64().unwrap() * 1_000.0).round() as i64
@@ -55,7 +53,7 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
     };
     let a = profile(&scratch, "a.json", 0, "boot-1");
     let b = profile(&scratch, "b.json", 7_000, "boot-1");
-    // This file looks like a file that PyTorch wrote on another machine. Its base time is at the
+    // This trace looks as if PyTorch had written it on another machine. The base time is at the
     // end.
     let c = write(
         "c.json",
@@ -93,8 +91,7 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
     let expected = [
         (json!(100), "f", first),
         (json!(5_000_000), "f", first),
-        // The clock of this file had been set forward by 7 µs. Without the correction, this call
-        // would be 7 µs later.
+        // The clock of this file had been set forward by 7 µs.
         (json!(100_000_100), "f", first),
         (json!(105_000_000), "f", first),
         (json!(200_000_100), "aten::\"mm\"", BASE + 100_000 + 5_001),
@@ -106,7 +103,7 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
         (&torch["tts"], &torch["dur"], &torch["tid"]),
         (&json!(7), &json!(2.0), &json!("t"))
     );
-    // The file has no base time, so its first event is aligned with that of the first file.
+    // Without a base time, the first event is aligned with that of the first file.
     assert_eq!(at(&trace, events(&trace, "B")[0]), first);
     assert_eq!(at(&trace, events(&trace, "E")[0]), first + 10_000);
 
@@ -142,7 +139,7 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
     assert_eq!(facts["schema"], "counterpoint.trace-merge/1");
     let alignment = |i: usize| &facts["files"][i]["alignment"];
     assert_eq!(alignment(1)["by"], "monotonic");
-    // The uncertainty comes from two snapshots, each precise to ±10 ticks of 1 ns on both sides.
+    // Two snapshots are each precise to ±10 ticks of 1 ns on both sides.
     assert_eq!(alignment(1)["shift_ns"], -7_000);
     assert_eq!(alignment(1)["uncertainty_ns"], 40.0);
     assert_eq!(
@@ -167,8 +164,7 @@ fn another_boot_is_another_clock() {
     golden.check("merge-missing", 2, &["trace", "merge", &a, "nothing.json", "-o", &merged]);
 }
 
-/// Merges three ranks with equal process and thread ids into one file. In Perfetto, each rank is a
-/// separate process with its own slices.
+/// The ranks have equal process and thread ids.
 #[test]
 fn every_rank_is_a_process_in_perfetto() {
     let Some(mut perfetto) = TraceProcessor::start("trace_merge ranks") else { return };

@@ -1,6 +1,5 @@
-//! Tests exports in Perfetto's trace processor. For Chrome JSON and for `.pftrace` of the same
-//! profile, the trace processor shows the same slices, points, arrows and arguments. Their numbers
-//! and sums equal those of `report --raw`. The trace processor finds no fault in either file.
+//! Tests exports in Perfetto's trace processor. It must show the same for Chrome JSON and for
+//! `.pftrace`, with the numbers and sums of `report --raw`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,10 +25,9 @@ pub fn export(profile: &Path, to: &Path, more: &[&str]) -> String {
     run(&[&["trace", "export"], more, &["-o"]].concat(), &[to, profile])
 }
 
-/// Adapts a timeline that was read from Chrome JSON, so that it can be compared with one from
-/// Perfetto's format. In Chrome JSON, calls have arguments that only imports need, and three
-/// numbers are written as a list. Perfetto's format leaves out those of the three numbers that are
-/// zero, and the trace processor shows each dot of a key as `_`.
+/// In Chrome JSON, calls have arguments that only imports need, and three numbers are written as a
+/// list. Perfetto's format leaves out zeros of the three numbers, and the trace processor shows
+/// each dot of a key as `_`.
 fn as_in_perfetto(mut timeline: Timeline) -> Timeline {
     for slice in &mut timeline.slices {
         let raw = ["export", "groups", "workgroups", "values", "process", "thread"];
@@ -52,8 +50,7 @@ fn as_in_perfetto(mut timeline: Timeline) -> Timeline {
     timeline
 }
 
-/// Exports a profile as Chrome JSON and in Perfetto's format, and compares what the trace processor
-/// shows. Returns the timeline of Perfetto's format.
+/// Returns the timeline of Perfetto's format.
 fn both(oracle: &mut TraceProcessor, what: &str, profile: &Path, scratch: &Scratch) -> Timeline {
     both_with(oracle, what, profile, scratch, &[])
 }
@@ -82,8 +79,7 @@ fn both_with(
     perfetto
 }
 
-/// Returns the slices that no other slice of the same row contains. [`as_reported`] adds up only
-/// these slices.
+/// [`as_reported`] adds up only these slices.
 pub fn outermost<'a>(slices: &[&'a Shown]) -> Vec<&'a Shown> {
     let around = |s: &Shown, o: &Shown| {
         o.row == s.row && o.depth < s.depth && o.ts <= s.ts && s.ts + s.dur <= o.ts + o.dur
@@ -91,7 +87,7 @@ pub fn outermost<'a>(slices: &[&'a Shown]) -> Vec<&'a Shown> {
     slices.iter().copied().filter(|s| !slices.iter().any(|o| around(s, o))).collect()
 }
 
-/// Checks that the calls, times and counts of each op equal those of the report with `--raw`.
+/// The numbers must be those of the report with `--raw`.
 fn as_reported(what: &str, timeline: &Timeline, profile: &Path) {
     let mut report = Command::new(PROGRAM);
     let report =
@@ -124,14 +120,13 @@ fn as_reported(what: &str, timeline: &Timeline, profile: &Path) {
     for (op, (count, ns, counters)) in &reported {
         let (shown, shown_ns, args) = &calls[op];
         assert_eq!(shown, count, "{what}: calls of {op}");
-        // In a trace, begins and ends are rounded to whole nanoseconds.
+        // Begins and ends are rounded to whole nanoseconds.
         let off = (*shown_ns as f64 - ns).abs();
         assert!(off <= *count as f64, "{what}: {op} took {ns} ns, shown as {shown_ns}");
         for (counter, total) in counters {
             assert_eq!(args.get(*counter).unwrap_or(&0), total, "{what}: {counter} of {op}");
         }
     }
-    // The time series of a counter must have the same sum as the counter in the report.
     let mut series = BTreeMap::<String, f64>::new();
     for Point { name, value, .. } in &timeline.points {
         if let Some((_, counter)) = name.split_once(" counters ") {
@@ -158,7 +153,6 @@ fn the_kept_profile_is_shown_correctly() {
         if path.join("manifest.json").exists() {
             let timeline = both(&mut oracle, "kept", &path, &Scratch::new());
             as_reported("kept", &timeline, &path);
-            // Every slice of an exported part is also in the export of the whole.
             let window = ["--from", "10ms", "--to", "500ms"];
             let kinds = ["--category", "cpu_op", "--category", "kernel"];
             let more = [&window[..], &kinds[..]].concat();
@@ -175,8 +169,7 @@ fn the_kept_profile_is_shown_correctly() {
     assert!(seen > 0);
 }
 
-/// Some counters are usually 0 and come before other counters, and some counters are missing. No
-/// value is mistaken for another counter's value, and no missing value is read as 0.
+/// Some counters are usually 0 and come before other counters, and some counters are missing.
 #[test]
 fn counters_are_read_as_they_were_counted() {
     let Some(mut oracle) = TraceProcessor::start("oracle_counters") else { return };
@@ -190,8 +183,7 @@ fn counters_are_read_as_they_were_counted() {
     let mut sums = [0u64; 11];
     let mut points = 0;
     for i in 0..600u64 {
-        // A counter with an even number is 0 in most calls. Which counters are 0 changes from call
-        // to call.
+        // Which counters are 0 changes from call to call.
         let value = |c: u64| match (c % 2, (i / (c + 1)) % 5) {
             (0, 0) | (1, 1..) => 1 + 1_000 * c + i,
             _ => 0,
@@ -219,8 +211,8 @@ fn counters_are_read_as_they_were_counted() {
     }
 }
 
-/// Exports difficult cases: names with special characters, calls of length 0, calls that begin and
-/// end together, programs that replace themselves, and many threads.
+/// Names with special characters, calls of length 0, calls that begin and end together, programs
+/// that replace themselves, and many threads.
 #[test]
 fn hostile_profiles_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_hostile") else { return };
@@ -236,7 +228,7 @@ fn hostile_profiles_are_shown_correctly() {
         "a\u{1}b",
     ];
     for generation in 0..3 {
-        // The same process id occurs three times, because the process has executed other programs.
+        // The process has executed other programs.
         let process = script.process(100);
         process.generation = generation;
         process.library("lib \"x\"\\", &names);
@@ -274,7 +266,7 @@ fn hostile_profiles_are_shown_correctly() {
     let all = timeline.slices.iter().filter(|s| s.category == "cpu_op");
     let calls = |name: &'static str| all.clone().filter(move |s| s.name == name);
     let depth = |s: &Shown| s.depth;
-    // If calls begin together, the call that was recorded last contains the others.
+    // Of calls that begin together, the one that was recorded last contains the others.
     let mut depths: Vec<_> =
         calls(names[2]).filter(|s| s.ts == REALTIME + 10_100).map(depth).collect();
     depths.sort_unstable();
@@ -284,8 +276,7 @@ fn hostile_profiles_are_shown_correctly() {
     assert_eq!(rows.len(), 300);
 }
 
-/// The clocks of the run and of its processes were read in different orders, and one clock was set
-/// back.
+/// One clock was set back.
 #[test]
 fn snapshots_of_clocks_are_in_order() {
     let Some(mut oracle) = TraceProcessor::start("oracle_clocks") else { return };
@@ -311,7 +302,7 @@ fn snapshots_of_clocks_are_in_order() {
     assert_eq!(begins, [200_000, 200_000, 400_000, 400_000]);
 }
 
-/// Records the tools of real IREE, with its own threads and in several processes, with counters.
+/// IREE has its own threads.
 #[test]
 fn fresh_recordings_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_fresh") else { return };
@@ -345,7 +336,6 @@ fn fresh_recordings_are_shown_correctly() {
     }
 }
 
-/// A program forks. The calls of each process are in a separate row.
 #[test]
 fn forks_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_fork") else { return };
@@ -360,8 +350,7 @@ fn forks_are_shown_correctly() {
     assert!(recorded.calls_per_process().len() > 1);
 }
 
-/// Exports time series with unusual values. A sample that is not a number has no point, and a
-/// missing sample does not become a point at 0.
+/// A sample that is not a number has no point.
 #[test]
 fn tracks_of_any_value_are_shown() {
     use profile::TracksWriter;

@@ -1,6 +1,5 @@
 //! Opens exports of imported traces and of merged traces in Perfetto's trace processor. The trace
-//! processor shows the same for `.pftrace` as for Chrome JSON, except for slices that it drops from
-//! Chrome JSON.
+//! processor drops some slices from Chrome JSON.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,6 @@ use crate::trace_oracle::{export, outermost, run};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// A trace in the form in which other programs write it, with its profile and its exports.
 struct Foreign {
     _scratch: Scratch,
     profile: PathBuf,
@@ -72,7 +70,7 @@ fn counters_with_different_ids_are_different_series() {
         ("c id: 0x5 v", 5_000, 7.0),
     ];
     assert_eq!(found, expected);
-    // There is one track for each series, as in Chrome's format.
+    // Chrome's format has the same tracks.
     let tracks = "select count(*) from counter_track";
     assert_eq!(oracle.query(tracks), [[json!(3)]]);
 }
@@ -99,8 +97,7 @@ fn arguments_of_any_size_arrive() {
     assert_eq!(json!(perfetto.slices[0].args), expected);
 }
 
-/// A row contains slices that are one event, and slices that consist of a begin event and an end
-/// event. They are nested in each other.
+/// Some slices of a row are one event, and others are a begin event and an end event.
 #[test]
 fn begins_and_ends_nest_with_whole_slices() {
     let Some(mut oracle) = TraceProcessor::start("oracle_nesting") else { return };
@@ -140,7 +137,7 @@ fn begins_and_ends_nest_with_whole_slices() {
     assert!(slices.iter().all(|s| s.row == ["p", "t"]));
 }
 
-/// As in Chrome's format, events in thread 0 of a process belong to its main thread.
+/// Chrome's format has the same rule.
 #[test]
 fn thread_0_is_the_main_thread() {
     let Some(mut oracle) = TraceProcessor::start("oracle_thread_0") else { return };
@@ -161,8 +158,7 @@ fn thread_0_is_the_main_thread() {
     assert_eq!(depths, [("i", 1), ("x", 0), ("y", 1)]);
 }
 
-/// Perfetto's format has no times before 1970. So all times are moved by the same amount, which a
-/// message states.
+/// Perfetto's format has no times before 1970.
 #[test]
 fn times_before_1970_keep_their_distances() {
     let Some(mut oracle) = TraceProcessor::start("oracle_before_1970") else { return };
@@ -181,7 +177,7 @@ fn times_before_1970_keep_their_distances() {
     assert_eq!((perfetto.points[0].ts, perfetto.points[0].value), (1_000, 4.0));
 }
 
-/// Rows keep their names when files with different base times are merged.
+/// The files have different base times.
 #[test]
 fn names_of_rows_survive_a_merge() {
     let Some(mut oracle) = TraceProcessor::start("oracle_merge") else { return };
@@ -223,8 +219,7 @@ fn names_of_rows_survive_a_merge() {
     }
 }
 
-/// Imports and exports traces that PyTorch wrote, if the folder `shared/workloads/traces` is next
-/// to the checkout.
+/// The folder `shared/workloads/traces` must be next to the checkout.
 #[test]
 fn torchs_traces_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_torch") else { return };
@@ -237,9 +232,8 @@ fn torchs_traces_are_shown_correctly() {
         let file = entry.unwrap().path();
         let what = file.display().to_string();
         let trace = import(&[&file]);
-        // Some slices of a row overlap without being nested. From Chrome's format, the trace
-        // processor drops such slices. From Perfetto's format, it shows all of them, in additional
-        // rows.
+        // Some slices of a row overlap without being nested. The trace processor drops them from
+        // Chrome's format, and shows them from Perfetto's format in additional rows.
         let dropped = oracle.faults(&trace.again);
         let chrome = oracle.loaded(0);
         assert_eq!(oracle.faults(&file), dropped, "{what}");
@@ -259,12 +253,10 @@ fn torchs_traces_are_shown_correctly() {
     }
 }
 
-/// Checks that Perfetto's format shows everything that Chrome's format shows, possibly in other
-/// rows. It also shows `more` additional slices, which the trace processor drops from Chrome's
-/// format.
+/// Perfetto's format may show slices in other rows. The trace processor drops `more` slices from
+/// Chrome's format.
 fn assert_includes(what: &str, all: &Timeline, part: &Timeline, base_ns: i64, more: u64) {
     let key = |s: &Shown, base_ns: i64| {
-        // Times may differ by 1 ns.
         let times = [s.ts + base_ns, s.dur];
         (s.name.clone(), s.category.clone(), json!(s.args).to_string(), times)
     };
@@ -289,7 +281,6 @@ fn assert_includes(what: &str, all: &Timeline, part: &Timeline, base_ns: i64, mo
     assert_eq!(all, part, "{what}: arrows and points");
 }
 
-/// Checks that each op has as many slices as the report has calls.
 fn as_reported_foreign(what: &str, timeline: &Timeline, profile: &Path) {
     let mut report = Command::new(PROGRAM);
     let report = report.arg("report").arg(profile).args(["--format", "json"]).output().unwrap();
@@ -303,7 +294,7 @@ fn as_reported_foreign(what: &str, timeline: &Timeline, profile: &Path) {
         of.2 += row["total_ns"].as_f64().unwrap();
     }
     for ((category, name), (calls, inner, ns)) in reported {
-        // All steps of PyTorch's profiler are one row in a report. In a timeline, their names
+        // The steps of PyTorch's profiler are one row in a report. In a timeline, their names
         // contain their numbers.
         let is_it = |shown: &str| match name {
             "ProfilerStep*" => shown.starts_with("ProfilerStep#"),

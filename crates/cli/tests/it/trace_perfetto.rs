@@ -1,6 +1,5 @@
-//! Tests `counterpoint trace export -o x.pftrace`. A decoder that was made from Perfetto's
-//! published definitions reads the file. The tests compare its result with Chrome JSON of the same
-//! profile.
+//! Tests `counterpoint trace export -o x.pftrace`. A decoder from Perfetto's published definitions
+//! reads the file.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +20,6 @@ fn export(dir: &Path, output: &Path, more: &[&str]) {
     assert!(command.status().unwrap().success());
 }
 
-/// Returns the output of the decoder.
 fn decode(python: &Path, trace: &Path) -> Value {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/decode_pftrace.py");
     let output = Command::new(python).arg(script).arg(trace).output().unwrap();
@@ -29,7 +27,7 @@ fn decode(python: &Path, trace: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns the values as texts, sorted by their first two elements.
+/// Returns texts, sorted by the first two elements.
 fn sorted(mut all: Vec<Value>) -> Vec<String> {
     all.sort_by_key(|one| (one[0].as_i64(), one[1].as_i64(), one.to_string()));
     all.iter().map(Value::to_string).collect()
@@ -43,22 +41,21 @@ fn of_perfetto(trace: &Value) -> Vec<String> {
     sorted(slices.collect())
 }
 
-/// Returns the arguments with sorted keys.
 fn sort(args: &Value) -> Value {
     let mut pairs: Vec<_> = args.as_object().unwrap().iter().collect();
     pairs.sort_by_key(|(key, _)| *key);
     json!(pairs)
 }
 
-/// Returns the slices of a trace in Chrome's JSON. Their arguments are changed to the form that
-/// Perfetto's format has: lists of three become x, y and z without zeros, and nulls are removed.
+/// Arguments get the form of Perfetto's format: lists of three become x, y and z without zeros, and
+/// nulls are removed.
 fn of_chrome(trace: &Value) -> Vec<String> {
     let base = trace["baseTimeNanoseconds"].as_i64().unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let slices = events.iter().filter(|e| e["ph"] == "X").map(|e| {
         let ns = |key: &str| (e[key].as_f64().unwrap() * 1_000.0).round() as i64;
         let mut args = Map::new();
-        // Arguments that only imports need exist only in Chrome JSON.
+        // Perfetto's format does not have the arguments that only imports need.
         let raw = ["export", "groups", "workgroups", "values", "process", "thread"];
         let of_imports = |key: &str| e["cat"] != "kernel" && raw.contains(&key);
         for (key, value) in e["args"].as_object().unwrap() {
@@ -80,7 +77,7 @@ fn of_chrome(trace: &Value) -> Vec<String> {
     sorted(slices.collect())
 }
 
-/// Returns the time, name and value of each point of a time series.
+/// The time, name and value of each point.
 fn points_of_perfetto(trace: &Value) -> Vec<String> {
     let points = trace["counters"].as_array().unwrap().iter();
     sorted(points.map(|p| json!([p["at"], 0, p["name"], p["value"].as_f64()])).collect())
@@ -99,8 +96,7 @@ fn points_of_chrome(trace: &Value) -> Vec<String> {
     sorted(points.collect())
 }
 
-/// Returns the time and id of each end of an arrow. The first list has the ends at which arrows
-/// begin, and the second list has the ends at which they end.
+/// The first list has the ends at which arrows begin, and the second list the others.
 fn arrows_of_perfetto(trace: &Value) -> [Vec<String>; 2] {
     ["from", "to"].map(|end| {
         let slices = trace["slices"].as_array().unwrap().iter();
@@ -115,7 +111,7 @@ fn arrows_of_chrome(trace: &Value) -> [Vec<String>; 2] {
     let base = trace["baseTimeNanoseconds"].as_i64().unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     ["s", "f"].map(|end| {
-        // In the file, the event for an end of an arrow follows the slice to which it belongs.
+        // The event for an end of an arrow follows the slice to which it belongs.
         let ends = events.windows(2).filter(|two| two[1]["ph"] == end).map(|two| {
             let at = base + (two[1]["ts"].as_f64().unwrap() * 1_000.0).round() as i64;
             json!([at, two[1]["id"], two[0]["name"]])
@@ -124,8 +120,7 @@ fn arrows_of_chrome(trace: &Value) -> [Vec<String>; 2] {
     })
 }
 
-/// Exports a profile as Chrome JSON and in Perfetto's format, the latter uncompressed and
-/// compressed, and compares them. Returns the decoded trace in Perfetto's format.
+/// Perfetto's format is also compared with its compressed form. Returns the decoded trace.
 fn compare(python: &Path, script: &ProfileScript) -> Value {
     let (scratch, dir) = script.written();
     let (json, plain) = (scratch.join("x.json"), scratch.join("x.pftrace"));
@@ -157,8 +152,7 @@ fn rows_counters_and_arrows_equal_those_on_paper() {
     let process = script.process(100);
     process.library("mlp", &["é \"x\"\n", "inner"]);
     let main = process.thread("main");
-    // The first call is inside of the second one, so it is recorded first. In the third call, only
-    // the first group was read.
+    // A call is recorded when it ends. In the third call, one group was read.
     let call = |call: CallScript| call.group(5, &[3]).group(5, &[u64::MAX]).group(5, &[9]);
     main.call(call(CallScript::new(1, 1_100, 300)));
     main.call(call(CallScript::new(0, 1_000, 500)));
@@ -192,8 +186,8 @@ fn rows_counters_and_arrows_equal_those_on_paper() {
     );
 }
 
-/// A call has more series than the packet of a slice can have. It also has values for which the
-/// packet has no field.
+/// A call has more series than the packet of a slice can have, and values for which the packet has
+/// no field.
 #[test]
 fn many_series_and_large_values_arrive() {
     let Some(python) = python("perfetto_series") else { return };
@@ -208,8 +202,7 @@ fn many_series_and_large_values_arrive() {
         let value = |series: u64| if i == series { u64::MAX / 2 + 1 + i } else { 100 * series + i };
         let [a, b] = [(0..6).map(value), (6..11).map(value)].map(Iterator::collect::<Vec<_>>);
         let call = CallScript::new(0, 1_000 + 100 * i, 50);
-        // The first call has fewer values than most others. Some calls have values of only one
-        // group.
+        // The first call has fewer values than most others.
         thread.call(match i % 5 {
             0 => call.group(5, &a).unread(),
             1 => call.unread().group(5, &b),
@@ -232,7 +225,7 @@ fn many_series_and_large_values_arrive() {
     );
 }
 
-/// Exports calls that overlap in every way, even in ways that are impossible on a real thread.
+/// Real calls of a thread cannot overlap in such ways.
 #[test]
 fn both_formats_agree_for_any_calls() {
     let Some(python) = python("perfetto_random") else { return };
@@ -265,8 +258,7 @@ fn both_formats_agree_for_any_calls() {
     }
 }
 
-/// The contents of a trace in Chrome's format, taken from the file itself: slices, instants and
-/// points with their rows, and ends of arrows by id and row.
+/// The contents of a trace, from the file itself. Ends of arrows are by id and row.
 struct Expected {
     slices: Vec<String>,
     instants: Vec<String>,
@@ -351,8 +343,7 @@ fn found(trace: &Value) -> Expected {
         let args = sort(&s["args"]);
         json!([s["start"], s["duration"], s["name"], s["category"], args, row(s)]).to_string()
     };
-    // An instant with an arrow stands for an end of an arrow without a slice. So it is counted only
-    // as an arrow.
+    // An instant with an arrow stands for an end of an arrow without a slice.
     let instants = all("instants").filter(|i| i["from"] == json!([]) && i["to"] == json!([]));
     let instant = |i: &Value| {
         json!([i["at"], i["name"], i["category"], sort(&i["args"]), row(i)]).to_string()
@@ -443,8 +434,7 @@ fn imported_traces_keep_their_contents() {
     import_and_compare(&python, &scratch, "made", &file, &trace);
 }
 
-/// Imports traces that PyTorch wrote and exports them again, if the folder
-/// `shared/workloads/traces` is next to the checkout.
+/// The folder `shared/workloads/traces` must be next to the checkout.
 #[test]
 fn torchs_traces_keep_their_contents() {
     let Some(python) = python("perfetto_torch") else { return };
@@ -464,8 +454,7 @@ fn torchs_traces_keep_their_contents() {
     }
 }
 
-/// Several traces are in one profile. Each of them has separate rows, and all times are on the same
-/// clock.
+/// All times are on the same clock.
 #[test]
 fn several_imported_traces_have_separate_rows() {
     let Some(python) = python("perfetto_several") else { return };

@@ -69,8 +69,7 @@ fn traces_of_other_programs_come_back() {
     }
 }
 
-/// Tests traces that PyTorch wrote. They are in a directory next to the checkout. If there is no
-/// such directory, this test does nothing.
+/// The traces are in a directory next to the checkout.
 #[test]
 fn torchs_traces_come_back() {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/workloads/traces");
@@ -94,8 +93,7 @@ fn torchs_traces_come_back() {
     }
 }
 
-/// If a profile contains several traces, its export equals the result of `trace merge` for their
-/// files.
+/// The export must equal the result of `trace merge`.
 #[test]
 fn several_traces_come_back_merged() {
     let scratch = Scratch::new();
@@ -125,8 +123,7 @@ fn several_traces_come_back_merged() {
         trace(base + 1_000_000, json!({"rank": 1}), json!(5)),
         trace(base, json!(null), json!(1.5)),
     ];
-    // There are more than ten files. They must be in the order of the command line and not in
-    // alphabetical order.
+    // The order of more than ten files is not alphabetical.
     let files: Vec<PathBuf> = (0..12).map(|i| at(&format!("t{i}.json"))).collect();
     for (i, file) in files.iter().enumerate() {
         std::fs::write(file, traces[i % 3].to_string()).unwrap();
@@ -151,8 +148,7 @@ fn several_traces_come_back_merged() {
     assert!(generic.to_string().contains("\"cat\":\"runtime\""));
 }
 
-/// Categories of other programs can be converted to generic categories, to Kineto's, and back to
-/// the original ones.
+/// Categories are converted to generic ones, to Kineto's, and back.
 #[test]
 fn vocabularies_can_be_converted_back() {
     let categories = [
@@ -198,8 +194,7 @@ fn vocabularies_can_be_converted_back() {
     // Without a vocabulary, the export keeps the imported categories.
     export(&at("g.cpt"), &at("still.json"), &[]);
     assert_eq!(read(&at("still.json")), read(&at("generic.json")));
-    // Categories that have only a generic form are converted to the categories that tools for
-    // Kineto's traces expect.
+    // Some categories have only a generic form.
     let plain = json!([{"ph": "X", "cat": "runtime", "name": "a", "pid": 1, "tid": 2, "ts": 0, "dur": 5},
                        {"ph": "X", "cat": "Memcpy", "name": "a", "pid": 1, "tid": 2, "ts": 9, "dur": 5}]);
     std::fs::write(at("p.json"), plain.to_string()).unwrap();

@@ -25,7 +25,7 @@ fn report(program: &Path, profile: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns the exported samples. Each row is a list of cells. The header is left out.
+/// Each row is a list of cells, without the header.
 fn samples(program: &Path, profile: &Path) -> Vec<Vec<String>> {
     let mut export = Command::new(program);
     export.arg("export").arg(profile).args(["--what", "tracks", "--format", "csv"]);
@@ -44,8 +44,7 @@ fn online_cpus() -> u64 {
     ranges.sum()
 }
 
-/// The option `readings=` of a simulated counter lists the amounts that the readings add. So every
-/// raw value is known in advance.
+/// The option `readings=` lists the amounts that the readings add.
 #[test]
 fn a_scripted_counter_is_read_as_written() {
     let Some(program) = counterpoint("tracks_sim") else { return };
@@ -79,9 +78,8 @@ fn a_scripted_counter_is_read_as_written() {
     assert_eq!(report["tracks"].as_array().unwrap().len(), 1);
 }
 
-/// Compares the time-stamp counter of every CPU, read through perf, with the ticks of the run's own
-/// clock. Both count the same oscillator, and each reading of the counter is between two readings
-/// of the clock. Also compares a per-CPU clock of real time with `CLOCK_MONOTONIC`.
+/// The time-stamp counter of each CPU and the ticks of the run's clock count the same oscillator.
+/// Each reading of the counter is between two readings of the clock.
 #[test]
 fn per_cpu_counters_agree_with_the_clock() {
     let Some(program) = counterpoint("tracks_tsc") else { return };
@@ -107,8 +105,8 @@ fn per_cpu_counters_agree_with_the_clock() {
             _ => continue,
         };
         let off = (number("rate") / expected - 1.0).abs();
-        // If a reading is interrupted between its two readings of the clock, it is wrong by half of
-        // the time between them. The test allows 10 ms of 300 ms.
+        // An interrupted reading is wrong by half of the time between its two readings of the
+        // clock.
         assert!(off < 0.03, "{track}: {off} off {expected}");
     }
     let rows = samples(&program, &at);
@@ -119,8 +117,7 @@ fn per_cpu_counters_agree_with_the_clock() {
     }
 }
 
-/// `run` itself is killed with SIGKILL. The samples that `run` has taken before are in the profile,
-/// their times can be converted, and the program continues undisturbed.
+/// The samples before the kill are in the profile, and the program continues.
 #[test]
 fn samples_survive_a_kill_of_run() {
     let Some(program) = counterpoint("tracks_kill") else { return };
@@ -132,7 +129,7 @@ fn samples_survive_a_kill_of_run() {
     let begin = Instant::now();
     let mut child = run.spawn().unwrap();
     let file = at.join("tracks/run/samples.arrows");
-    // Waits for the second batch of samples, which is written after a second.
+    // The second batch is written after a second.
     while std::fs::metadata(&file).map_or(0, |m| m.len()) < 4_000 {
         assert!(begin.elapsed() < Duration::from_secs(60), "nothing was sampled");
         std::thread::sleep(Duration::from_millis(20));
@@ -145,8 +142,7 @@ fn samples_survive_a_kill_of_run() {
     let track = &report["tracks"][0];
     assert!(track["samples"].as_u64().unwrap() > 10, "{track}");
     assert_eq!(report["profile"]["clock"]["calibrated"], true);
-    // If the clock were not calibrated, times would be wrong by a factor. The samples began after
-    // the start of the run, and the second batch ends a second after the first sample.
+    // Without calibration, times would be wrong by a factor.
     let over_ns = track["over_ns"].as_f64().unwrap();
     assert!((0.5e9..lived.as_secs_f64() * 1e9).contains(&over_ns), "{track}, {lived:?}");
     let losses: Vec<&str> =
@@ -175,8 +171,7 @@ fn counters_that_cannot_be_sampled_are_refused_before_the_start() {
     );
 }
 
-/// Tests a profile with two series that look imported, and two series that were sampled. Times are
-/// in ns.
+/// Two series look imported, and two were sampled. Times are in ns.
 #[test]
 fn the_views_of_tracks() {
     let scratch = Scratch::new();
@@ -227,7 +222,7 @@ fn the_views_of_tracks() {
     golden.check("filter", 0, &filter);
 }
 
-/// pyarrow, another implementation of Arrow, reads both files that `TracksWriter` writes.
+/// pyarrow is another implementation of Arrow.
 #[test]
 fn pyarrow_reads_the_streams() {
     let Some(python) = python::with("tracks_pyarrow", "pyarrow") else { return };

@@ -1,7 +1,5 @@
 //! Tests the adapter for TVM's virtual machine, and sessions. The test program
-//! (`tests/programs/tvm_host.c`) has the same interfaces as TVM: functions of its FFI, a thread
-//! pool, and a virtual machine that calls ops. Its ops touch known numbers of new pages, so the
-//! expected counts of page faults are exact.
+//! (`tests/programs/tvm_host.c`) imitates TVM. Its ops touch known numbers of new pages.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +13,6 @@ use record::page::{
     KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
 };
 
-/// One recorded call.
 #[derive(Clone, Debug)]
 struct Row {
     role: Role,
@@ -26,7 +23,6 @@ struct Row {
     thread: usize,
     start: u64,
     end: u64,
-    /// The value of the first counter.
     count: Option<u64>,
     task: (u32, u32),
     extras: BTreeMap<u32, u64>,
@@ -59,15 +55,13 @@ fn rows(profile: &Profile) -> Vec<Row> {
     rows
 }
 
-/// Returns the number of calls for each role and name.
 fn counts(rows: &[Row]) -> BTreeMap<(Role, String), usize> {
     let mut counts = BTreeMap::new();
     rows.iter().for_each(|row| *counts.entry((row.role, row.name.clone())).or_default() += 1);
     counts
 }
 
-/// Returns the numbers of calls, by role and name, that are recorded when the program runs its
-/// model `n` times.
+/// The expected calls, by role and name, for `n` runs of the model.
 pub fn model(n: usize) -> BTreeMap<(Role, String), usize> {
     let of = |role, name: &str, count: usize| ((role, name.to_owned()), count * n);
     [
@@ -115,8 +109,7 @@ impl Host {
         self.scratch.join(name)
     }
 
-    /// Makes a new profile and returns the path of its run file, which tells the recorder what to
-    /// record.
+    /// Returns the path of the run file, which tells the recorder what to record.
     fn prepare(&self, name: &str, events: &str) -> String {
         let variables = environment(&self.program, events, &self.path(name));
         variables.into_iter().find(|(name, _)| name == "COUNTERPOINT_RUN_FILE").unwrap().1
@@ -129,7 +122,6 @@ impl Host {
         command
     }
 
-    /// Runs the program and returns its output.
     fn run(&self, mode: &str, run_files: &[&str]) -> String {
         let output = self.command(mode, run_files).output().unwrap();
         assert!(output.status.success(), "{mode}: {output:?}");
@@ -163,7 +155,7 @@ fn one<'a>(rows: &'a [Row], role: Role, name: &str) -> &'a Row {
     all[0]
 }
 
-/// Checks the metadata of the calls of one run of the model.
+/// The rows are those of one run of the model.
 fn check_model(rows: &[Row]) {
     let matmul = of(rows, Role::Op, "matmul")[0];
     assert_eq!(matmul.arguments, "float32[2, 3], float32[2, 3], float32[2, 3]");
@@ -176,7 +168,6 @@ fn check_model(rows: &[Row]) {
     assert_eq!((storage.arguments.as_str(), storage.device.as_str()), ("", ""));
     let workspace = one(rows, Role::Op, "workspace");
     assert_eq!(workspace.extras, [(KEY_WORKSPACE_BYTES, 1024)].into());
-    // All ops are inside of the run `main`, on its thread.
     let (main, failed) = (one(rows, Role::Run, "main"), one(rows, Role::Run, "throwing"));
     assert_eq!(failed.extras.keys().collect::<Vec<_>>(), [&KEY_FAILED, &KEY_FAILED_OP]);
     assert_eq!(failed.extras[&KEY_FAILED], 1);
@@ -184,12 +175,10 @@ fn check_model(rows: &[Row]) {
     for row in rows.iter().filter(|row| row.role == Role::Op) {
         assert!(main.start <= row.start && row.end <= main.end && row.thread == main.thread);
     }
-    // Each level of the recursion is inside of the previous level.
     let mut levels = of(rows, Role::Op, "subgraph");
     levels.sort_by_key(|row| row.start);
     assert!(levels.windows(2).all(|w| w[0].start < w[1].start && w[1].end <= w[0].end));
-    // The region has as many tasks as each of its tasks states. The region is inside of its op, and
-    // the tasks are inside of the region.
+    // The tasks are inside of the region, and the region is inside of its op.
     let op = one(rows, Role::Op, "parallel");
     let region = one(rows, Role::Region, "parallel");
     assert!(op.start <= region.start && region.end <= op.end);
@@ -210,7 +199,7 @@ fn check_model(rows: &[Row]) {
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!(numbers.len(), 5, "each region has a unique number");
-    // One task failed, so its region failed, too.
+    // A failed task makes its region fail.
     let failed: Vec<(Role, u32)> = rows
         .iter()
         .filter(|row| row.extras.contains_key(&KEY_FAILED) && row.role != Role::Run)
@@ -220,8 +209,7 @@ fn check_model(rows: &[Row]) {
     assert_eq!(failed.len(), 2);
 }
 
-/// Checks that the count of an op that touches N new pages is N page faults, on its own thread and
-/// on each thread of the pool.
+/// The count of an op that touches N new pages is N page faults on each thread.
 fn check_counts(rows: &[Row]) {
     assert_eq!(one(rows, Role::Op, "touch").count, Some(100));
     let mut tasks = of(rows, Role::Task, "parallel");
@@ -250,16 +238,14 @@ fn under_run_everything_is_recorded() {
         process.libraries.iter().map(|l| (&*process.host_of(l).title, l.name.as_str())).collect();
     assert_eq!(hosts, [("TVM", "machine")]);
     let calibrations = &profile.processes[0].calibrations;
-    // Each thread has two calibrations. One is for calls with the counter, and one is for
-    // book-keeping ops, which are only timed.
+    // Each thread calibrates calls with the counter, and book-keeping ops, which are only timed.
     let threads = profile.processes[0].threads.len();
     let with = |counters| calibrations.iter().filter(|c| c.counters == counters).count();
     assert_eq!((with(1), with(0), calibrations.len()), (threads, threads, 2 * threads));
     assert_eq!(calibrations[0].inside_values, [0]);
 }
 
-/// One process has several sessions with different counters. Calls between the sessions are in none
-/// of them. Each profile is collected while the process is alive.
+/// The sessions have different counters. Calls between the sessions are in none of them.
 #[test]
 fn sessions_follow_one_another() {
     let Some(host) = Host::new("sessions") else { return };
@@ -283,7 +269,7 @@ fn sessions_follow_one_another() {
         .collect();
     assert_eq!(words, expected);
     for (n, name) in (1..).zip(["a.cpt", "b.cpt", "c.cpt"]) {
-        // `recover` collects all calls of the session although the process is still alive.
+        // The process is still alive.
         host.recover(name);
         let profile = host.profile(name);
         assert_eq!(profile.manifest.pool, None, "{name}");
@@ -297,7 +283,6 @@ fn sessions_follow_one_another() {
             let export = one(&rows, Role::Run, "throwing").extras[&KEY_FAILED_OP] as u32;
             let op = profile.ops.of(0, export).and_then(|op| profile.ops.get(op)).unwrap();
             assert_eq!((op.name.as_str(), op.role), ("throws", Role::Op));
-            // Book-keeping calls must be timed without counters.
             assert_eq!(one(&rows, Role::Op, "vm.builtin.alloc_storage").count, None);
         }
         assert_eq!(profile.processes.len(), 1);
@@ -310,7 +295,7 @@ fn sessions_follow_one_another() {
     assert_eq!(rest, "");
 }
 
-/// Under `counterpoint run`, a session joins the recording that is in progress.
+/// The recording of `run` is in progress.
 #[test]
 fn a_session_joins_a_run() {
     let Some(host) = Host::new("session in a run") else { return };
@@ -322,13 +307,13 @@ fn a_session_joins_a_run() {
     assert_eq!(host.profile("unused.cpt").calls(), 0);
 }
 
-/// The user's own instrument is called as the first one before an op and as the last one after it.
-/// It may skip ops, and it may fail.
+/// The user's own instrument comes first before an op and last after it. It may skip ops, and it
+/// may fail.
 #[test]
 fn a_users_instrument_is_chained() {
     let Some(host) = Host::new("chained instrument") else { return };
     let file = host.prepare("p.cpt", "none");
-    // The instrument is called twice for each op that ran, and once for each op that it skipped or
+    // The instrument is called twice for an op that ran, and once for an op that it skipped or
     // refused.
     assert_eq!(host.run("chain", &[&file]), "user 8 passed 1 held 1 freed 1\n");
     let profile = host.profile("p.cpt");
@@ -371,8 +356,7 @@ fn odd_arguments_do_no_harm() {
     assert_eq!(named["name_truncated"], 1);
 }
 
-/// Only a limited number of different shapes is recorded. Later calls with other shapes are
-/// recorded without shapes.
+/// Calls with too many shapes are recorded without shapes.
 #[test]
 fn shapes_are_bounded() {
     let Some(host) = Host::new("many shapes") else { return };
@@ -383,8 +367,8 @@ fn shapes_are_bounded() {
     assert_eq!(rows.len(), 70_000);
     let bare = rows.iter().filter(|row| row.arguments.is_empty()).count() as u64;
     assert_eq!(losses(&profile), [("op_shapes_left_out".to_owned(), bare)].into());
-    // The recorder keeps 65,536 different signatures (an op with its shapes). Three of them are
-    // used by the program's two entry functions and by the calibration.
+    // The recorder keeps 65,536 signatures (an op with its shapes). The program's two entry
+    // functions and the calibration use three.
     assert_eq!(70_000 - bare, 65_536 - 3);
 }
 
@@ -405,11 +389,10 @@ fn users_collectors_give_values() {
         assert_eq!(process.texts[&(row.extras[&key("state")] as u32)], "warm");
         assert_eq!(row.extras.len(), 3);
     }
-    // The program registered the collector of the op `early` before the session. This collector
-    // counts the same event as the session. So the two values must have different names.
+    // The collector of the op `early` counts the same event as the session, so the two values need
+    // different names.
     assert_eq!(one(&rows, Role::Op, "early").extras[&key("page_faults:u (collector)")], 7);
     assert_eq!(one(&rows, Role::Op, "none").extras, BTreeMap::new());
-    // A collector that returns nothing adds no value.
     assert_eq!(one(&rows, Role::Op, "empty").extras, [(key("seven"), 7)].into());
     assert!(process.value_keys.iter().all(|k| k.name != "other" && k.name != "third"));
     let named: BTreeMap<String, u64> =
@@ -417,9 +400,7 @@ fn users_collectors_give_values() {
     assert_eq!(losses(&profile), named);
 }
 
-/// While a thread is inside of a call, a session ends and the next one begins. This call must be in
-/// neither session. The thread's earlier calls must be in the first session, and its later calls in
-/// the second one.
+/// A call during which a session ends and the next one begins must be in neither session.
 #[test]
 fn a_session_may_end_inside_a_call_of_another_thread() {
     let Some(host) = Host::new("late thread") else { return };
@@ -432,8 +413,7 @@ fn a_session_may_end_inside_a_call_of_another_thread() {
     assert_eq!(names("b.cpt"), ["late"]);
 }
 
-/// A child is forked during a session. It records into a separate part, with the names of the ops
-/// that its parent has seen.
+/// The child records into a separate part, with the names of the ops that its parent has seen.
 #[test]
 fn a_forked_child_names_what_it_records() {
     let Some(host) = Host::new("fork in a session") else { return };
@@ -458,8 +438,7 @@ fn a_forked_child_names_what_it_records() {
     assert_eq!(of(&rows(&profile), Role::Op, "parent").len(), 1);
 }
 
-/// The program has twenty sessions, one after another, while three of its threads make calls all
-/// the time. Each recording is complete, and contains only calls of its session.
+/// Three threads make calls all the time.
 #[test]
 fn sessions_come_and_go_while_threads_call() {
     let Some(host) = Host::new("busy threads") else { return };
@@ -479,8 +458,8 @@ fn sessions_come_and_go_while_threads_call() {
         calls += rows.len();
         assert!(rows.iter().all(|row| ["matmul", "subgraph"].contains(&row.name.as_str())));
         assert!(rows.iter().all(|row| row.count.is_none_or(|count| count < 1000)));
-        // When a session ended, each thread may have been inside of a call, and the third thread
-        // inside of three nested calls. So at most five calls are cut short.
+        // At the end of a session, two threads may be inside of a call, and the third one inside of
+        // three nested calls.
         let mut losses = losses(&profile);
         let cut = losses.remove("call_cut_short").unwrap_or(0);
         let open = |t: &profile::Thread| -> Vec<u32> {
@@ -493,8 +472,7 @@ fn sessions_come_and_go_while_threads_call() {
     assert!(calls > 1000, "{calls}");
 }
 
-/// Calls at a nesting depth above thirty-two are executed and counted as losses, but not recorded.
-/// An op that throws does not affect later calls.
+/// Calls at a nesting depth above thirty-two are losses.
 #[test]
 fn recursion_is_bounded() {
     let Some(host) = Host::new("recursion") else { return };
@@ -508,7 +486,6 @@ fn recursion_is_bounded() {
     assert_eq!(losses(&profile), named.into());
 }
 
-/// If nothing is recorded, the program behaves as it does without the library.
 #[test]
 fn without_a_session_everything_passes_through() {
     let Some(host) = Host::new("no session") else { return };

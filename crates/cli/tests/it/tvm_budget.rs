@@ -1,6 +1,5 @@
-//! Tests ops of TVM in runs with a budget. All ops are counted, and they are sampled like
-//! dispatches. Regions and tasks are recorded if the op that launches them is recorded. The program
-//! is `tests/programs/tvm_host.c` in mode `budget`.
+//! Tests ops of TVM in runs with a budget. Regions and tasks are recorded if the op that launches
+//! them is recorded. The program is `tests/programs/tvm_host.c` in mode `budget`.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -18,8 +17,8 @@ const ROUNDS: usize = 2_000;
 
 type Names = BTreeMap<(Role, String), usize>;
 
-/// Returns the expected calls of mode `budget`. The numbers come from the functions `everything`,
-/// `throwing_entry` and `short_ops` of the program.
+/// These numbers follow from the functions `everything`, `throwing_entry` and `short_ops` of the
+/// program.
 fn expected() -> Names {
     let of = |role, name: &str, count: usize| ((role, name.to_owned()), count * ROUNDS);
     let mut all = model(10);
@@ -52,7 +51,7 @@ fn name(profile: &Profile, process: usize, export: u32) -> (Role, String) {
     (op.role, op.name.clone())
 }
 
-/// Returns the exact number of calls of each op, as it was recorded.
+/// Returns the exact number of calls of each op.
 fn counted(profile: &Profile) -> Names {
     let mut names = Names::new();
     for one in profile.counted() {
@@ -62,11 +61,9 @@ fn counted(profile: &Profile) -> Names {
     names
 }
 
-/// How each record was sampled, and whether its counters were read; by role and name, and by
-/// thread.
+/// Records by role, name and thread. The flag says whether counters were read.
 type Drawings = BTreeMap<((Role, String), u32), Vec<(Drawn, bool)>>;
 
-/// Returns how the records were sampled; by role and name of the export, and by thread.
 fn drawn(profile: &Profile) -> Drawings {
     let named = drawings(profile).into_iter().map(|((process, thread, export), calls)| {
         let calls = calls.into_iter().map(|(drawn, _, read)| (drawn, read)).collect();
@@ -77,8 +74,8 @@ fn drawn(profile: &Profile) -> Drawings {
 
 fn check_profile(what: &str, profile: &Profile) {
     let mut found = counted(profile);
-    // After an op that threw, regions outside of ops belong to it until the next op begins, as in
-    // runs without a budget. The sum is exact.
+    // After an op that threw, regions outside of ops belong to it until the next op begins. The sum
+    // is exact.
     let mut sum = |role| -> usize {
         let names = ["(outside of ops)", "throws by itself", "throws"];
         names.map(|name| found.remove(&(role, name.to_owned())).unwrap_or(0)).iter().sum()
@@ -96,13 +93,12 @@ fn check_profile(what: &str, profile: &Profile) {
         let found = drawn.iter().filter(move |((key, _), _)| *key == wanted);
         found.map(|(_, calls)| calls.clone()).collect::<Vec<_>>()
     };
-    // Most calls of a short op are only counted, and not timed.
     let [short] = &of(Role::Op, "short")[..] else { panic!("{what}: {drawn:?}") };
     assert!(short.len() < 10 * ROUNDS, "{what}: all {} are timed", short.len());
     if profile.manifest.budget == Some(0.2) {
         assert!(short.iter().any(|(drawn, _)| drawn.period > 1), "{what}");
     }
-    // A region and its tasks are recorded with their op, and with its probability.
+    // A region and its tasks have the probability of their op.
     let periods = |calls: &[(Drawn, bool)]| -> Vec<(u32, u32)> {
         calls.iter().map(|(drawn, _)| (drawn.period, drawn.counter_period)).collect()
     };
@@ -117,7 +113,7 @@ fn check_profile(what: &str, profile: &Profile) {
         let read = |calls: &[(Drawn, bool)]| calls.iter().map(|(_, r)| *r).collect::<Vec<_>>();
         assert_eq!(read(regions), read(ops), "{what}: {op}");
     }
-    // Whole runs are always timed. The run that failed contains the name of the op that threw.
+    // Whole runs are always timed.
     for run in ["main", "throwing"] {
         let [runs] = &of(Role::Run, run)[..] else { panic!("{what}: {drawn:?}") };
         assert_eq!(periods(runs), [(1, 1); 10], "{what}: {run}");
@@ -156,7 +152,7 @@ fn ops_of_tvm_are_counted_and_drawn() {
     }
 }
 
-/// Ops of TVM are also sampled in sessions that a process opens itself, one after the other.
+/// The process opens the sessions itself.
 #[test]
 fn sessions_with_a_budget_draw_ops_of_tvm() {
     let Some(program) = counterpoint("drawn ops of tvm") else { return };

@@ -1,5 +1,5 @@
-//! Tests unmodified TVM. The recording of a model has the same calls as an independent instrument
-//! in Python has seen. The model's results are the same as without recording.
+//! Tests unmodified TVM. A recording must have the calls that an independent instrument in Python
+//! has seen.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,13 +11,12 @@ use record::meta::Role;
 use record::page::{KEY_CORRELATION, KEY_FAILED, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES};
 use serde_json::Value;
 
-/// The calls in a profile: the number of calls of each op as `name(arguments)`, and the values of
-/// calls.
+/// The number of calls of each op is by `name(arguments)`.
 #[derive(Default)]
 struct Seen {
     ops: BTreeMap<String, u64>,
     runs: Vec<(String, bool)>,
-    /// The values of each call, by key. Calls are grouped by role and name.
+    /// The values of each call, by role and name. The inner key is that of the value.
     values: BTreeMap<(Role, String), Vec<BTreeMap<u32, u64>>>,
 }
 
@@ -64,7 +63,7 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/tvm_stock.py");
     let mut command = Command::new(python);
     command.arg(script).arg(library).arg(scratch.path()).args(&run_files);
-    // A region gets two threads, even if TVM would use fewer.
+    // TVM might use fewer threads.
     let output = command.env("TVM_NUM_THREADS", "2").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -75,13 +74,13 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     assert_eq!(said["counterpoint_vm"], "TypeError");
     assert_eq!(said["counterpoint_calls"], "ValueError");
 
-    // In bytecode mode, there are two runs, one run that throws, and one more run.
+    // The script makes two runs, one run that throws, and one more run.
     let bytecode = &said["bytecode"];
     assert_eq!((&bytecode["began"], &bytecode["ended"]), (&Value::from(0), &Value::from(0)));
     let (profile, found) = seen(&paths[0]);
     let mut expected = ops_of(bytecode);
     assert_eq!(bytecode["calls"].as_u64().unwrap(), expected.values().sum::<u64>());
-    // The op that throws has no end. So it is not recorded, but counted as a loss.
+    // The op that throws has no end.
     assert_eq!(expected.remove("counterpoint.test.raises(float32[64, 256])"), Some(1));
     assert_eq!(found.ops, expected);
     let mut runs = found.runs.clone();
@@ -96,8 +95,7 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     assert_eq!(losses, [("call_abandoned".to_owned(), 1)].into());
 
     let values = |role, name: &str| found.values[&(role, name.to_owned())].as_slice();
-    // Each storage that a run allocates has room for 64 by 256 floats. The kernel's own buffer has
-    // the same size.
+    // Each storage and the kernel's own buffer have room for 64 by 256 floats.
     let bytes = 64 * 256 * 4;
     for storage in values(Role::Op, "vm.builtin.alloc_storage") {
         assert_eq!(storage[&KEY_STORAGE_BYTES], bytes);
@@ -105,7 +103,7 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     for workspace in values(Role::Op, "work") {
         assert_eq!(workspace[&KEY_WORKSPACE_BYTES], bytes);
     }
-    // Each launch is a region with two tasks. The tasks contain the number of the region.
+    // Each launch is a region with two tasks.
     let regions = values(Role::Region, "par");
     let tasks = values(Role::Task, "par");
     assert_eq!((regions.len(), tasks.len()), (3, 6));
@@ -122,12 +120,12 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     assert_eq!(given.len(), distinct.len());
     assert_eq!(given.len() as u64, said["started"].as_u64().unwrap() - 1);
 
-    // In compiled mode, no ops can be recorded. A message says so.
+    // In compiled mode, no ops can be recorded.
     assert_eq!(said["compiled"]["calls"], 0);
     let (_, found) = seen(&paths[1]);
     assert_eq!((found.ops.len(), found.runs), (0, vec![run("main", false)]));
 
-    // A model that was exported and loaded again has the same ops.
+    // The model was exported and loaded again.
     let (_, found) = seen(&paths[2]);
     assert_eq!(found.ops, ops_of(&said["loaded"]));
     assert_eq!(found.values[&(Role::Task, "par".to_owned())].len(), 2);

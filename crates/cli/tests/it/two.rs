@@ -1,5 +1,5 @@
-//! Tests two copies of Counterpoint in one process. The first copy records. The second one is
-//! inactive and reports that, and no call is counted twice.
+//! Tests two copies of Counterpoint in one process. The first copy records, and the second one is
+//! inactive.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::support::{Programs, Recorded, counterpoint};
 
-/// The numbers of the states in `include/counterpoint/agent.h`.
+/// These numbers come from `include/counterpoint/agent.h`.
 const WAITING: &str = "1";
 const RECORDING: &str = "2";
 const QUIET: &str = "4";
@@ -16,7 +16,6 @@ fn library_of(program: &Path) -> PathBuf {
     program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so")
 }
 
-/// Makes two copies of the library in separate files.
 fn copies(program: &Path, scratch: &testkit::Scratch) -> [PathBuf; 2] {
     ["a", "b"].map(|name| {
         std::fs::create_dir(scratch.join(name)).unwrap();
@@ -33,8 +32,7 @@ fn two(copies: &[&Path]) -> Command {
     command
 }
 
-/// Returns the states of the copies from the line that the program prints. A star marks the copy
-/// that is found by name.
+/// A star marks the copy that is found by name.
 fn states(stderr: &str) -> Vec<String> {
     let line = stderr.lines().find(|line| line.starts_with("found ")).unwrap();
     let (found, states) = line.split_once(':').unwrap();
@@ -72,8 +70,7 @@ fn loaded_into_a_process_that_has_ours() {
     assert_eq!(recorded.losses(), once());
 }
 
-/// No copy is preloaded, and both are loaded with local scope. The second copy still finds the
-/// first one.
+/// No copy is preloaded, and both are loaded with local scope.
 #[test]
 fn two_copies_that_are_loaded_late() {
     let Some(program) = counterpoint("two that are loaded") else { return };
@@ -100,8 +97,8 @@ fn two_copies_that_are_loaded_late() {
     assert_eq!(losses, once());
 }
 
-/// The `run` command of one installation starts the `run` command of another installation, which
-/// starts the program. The inner one records, because its request is the most recent.
+/// The two `run` commands are of different installations. The inner one records, because its
+/// request is the most recent.
 #[test]
 fn run_inside_run() {
     let Some(program) = counterpoint("run inside run") else { return };
@@ -127,7 +124,7 @@ fn run_inside_run() {
     assert_eq!((losses[0].name.as_str(), losses[0].count), ("second_agent", 1));
 }
 
-/// Each header can be compiled alone as C11 and as C++17, without a warning.
+/// Each header must compile alone without a warning.
 #[test]
 fn the_headers_compile() {
     let scratch = testkit::Scratch::new();

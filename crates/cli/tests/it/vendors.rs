@@ -1,6 +1,5 @@
-//! Tests the files that authors of plugins get. The examples in C, C++ and Rust are built with a
-//! copy of `dist/` in another place, without the source tree. The built plugins conform to the
-//! interface.
+//! Tests the files that authors of plugins get. The examples are built with a copy of `dist/`,
+//! without the source tree.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,8 +8,7 @@ use testkit::Scratch;
 
 use crate::support::counterpoint;
 
-/// Copies the parts of `dist/` that are needed to build a plugin. Plugins are not linked with
-/// Counterpoint.
+/// Plugins are not linked with Counterpoint.
 fn copied(program: &Path, scratch: &Scratch) -> PathBuf {
     let dist = program.parent().and_then(Path::parent).expect("dist");
     let to = scratch.join("a copy of dist");
@@ -33,7 +31,6 @@ fn has(tool: &str) -> bool {
     Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Checks with `plugin check` that a plugin conforms.
 fn conforms(program: &Path, plugin: &Path) {
     let checked = must(Command::new(program).args(["plugin", "check"]).arg(plugin));
     assert!(checked.contains("conforms to Kineto's profiler plugin interface"), "{checked}");
@@ -43,7 +40,6 @@ fn example(dist: &Path, name: &str) -> PathBuf {
     dist.join("share/counterpoint/examples").join(name)
 }
 
-/// Compiles one file with these flags.
 fn compile(compiler: &str, flags: &[String], source: &Path, to: &Path) {
     let standard = if compiler == "gcc" { "-std=gnu11" } else { "-std=c++17" };
     let mut command = Command::new(compiler);
@@ -51,7 +47,6 @@ fn compile(compiler: &str, flags: &[String], source: &Path, to: &Path) {
     must(command.args(flags).arg(source).arg("-o").arg(to).arg("-lpthread"));
 }
 
-/// The compilers to try, each with its example.
 const SOURCES: [(&str, &str); 2] = [("gcc", "plugin-c/clock.c"), ("g++", "plugin-cpp/queue.cpp")];
 
 #[test]
@@ -63,7 +58,7 @@ fn the_examples_build_with_pkg_config() {
     }
     let scratch = Scratch::new();
     let dist = copied(&program, &scratch);
-    // The archive with the headers can be used alone as a package.
+    // The archive with the headers is also a package.
     let archives = std::fs::read_dir(dist.join("share/counterpoint")).expect("a folder");
     let archive = archives
         .map(|entry| entry.expect("an entry").path())
@@ -117,7 +112,7 @@ fn the_examples_build_with_cmake() {
         must(Command::new("cmake").arg("--build").arg(&build));
         conforms(&program, &build.join(plugin));
     }
-    // A version that does not exist is refused.
+    // This version does not exist.
     let project = scratch.join("later");
     std::fs::create_dir(&project).expect("makes a folder");
     let text = "cmake_minimum_required(VERSION 3.16)\nproject(later C)\n\
@@ -139,8 +134,7 @@ fn the_example_in_rust_builds_from_the_published_crates() {
     build.args(["build", "--offline", "--quiet"]).current_dir(example(&dist, "plugin-rust"));
     must(build.env("CARGO_TARGET_DIR", scratch.join("target")));
     conforms(&program, &scratch.join("target/debug/libexample_plugin.so"));
-    // The manifests are like those in a registry: the crates depend on each other by version and
-    // not by path.
+    // As in a registry, the crates depend on each other by version and not by path.
     let crates = dist.join("share/counterpoint/crates");
     let manifest = std::fs::read_to_string(crates.join("counterpoint-plugin/Cargo.toml"));
     let manifest = manifest.expect("a manifest");

@@ -1,6 +1,5 @@
-//! Tests that a view cannot write. The tests use `strace` to list the system calls of views in all
-//! of their formats. They also use damaged profiles that try to make a view write outside of the
-//! profile.
+//! Tests that a view cannot write. `strace` lists the system calls of views. Some damaged profiles
+//! try to make a view write outside of the profile.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
@@ -20,8 +19,7 @@ use testkit::{CallScript, ProfileScript, Scratch};
 use crate::foreign::everything;
 use crate::support::counterpoint;
 
-/// Views in their formats. `PROFILE` stands for the path of the profile, and `OUT` for the output
-/// file.
+/// `PROFILE` stands for the path of the profile, and `OUT` for the output file.
 const VIEWS: [&str; 26] = [
     "report PROFILE",
     "report PROFILE --by thread",
@@ -51,8 +49,8 @@ const VIEWS: [&str; 26] = [
     "trace export PROFILE --format pftrace --compress -o OUT",
 ];
 
-/// A recording whose program and `run` were killed. A page with calls is still in the pool, and
-/// events of plugins are in a file that has not been converted.
+/// The program and `run` were killed. A page with calls is still in the pool, and events of plugins
+/// have not been converted.
 pub struct Killed {
     pub scratch: Scratch,
     pub dir: PathBuf,
@@ -123,7 +121,7 @@ fn add_track(dir: &Path) {
     tracks.finish().unwrap();
 }
 
-/// Adds a file with three events, as a plugin would have handed them over.
+/// A plugin would have handed over such events.
 fn add_events(dir: &Path, name: &str) {
     let file = File::create(dir.join(PART).join(name)).unwrap();
     let mut stream = Writer::new(file, None);
@@ -147,7 +145,7 @@ fn words(view: &str, dir: &Path, out: &Path) -> Vec<String> {
     view.split(' ').map(word).collect()
 }
 
-/// Runs a view under `strace`. Returns the view's output, and the system calls that it made.
+/// Returns the view's output, and its system calls.
 pub fn traced(options: &[&str], words: &[String]) -> (Output, String) {
     let scratch = Scratch::new();
     let log = scratch.join("log");
@@ -162,14 +160,14 @@ pub fn traced(options: &[&str], words: &[String]) -> (Output, String) {
     (output, fs::read_to_string(&log).unwrap())
 }
 
-/// The system calls that `strace` lists: those that can change files or their names, connect to a
-/// socket, start a program, or give up rights with Landlock.
+/// These system calls can change files or their names, connect to a socket, start a program, or
+/// give up rights with Landlock.
 pub const CHANGES: &str = "trace=open,openat,openat2,creat,unlink,unlinkat,rename,renameat,renameat2,\
                        mkdir,mkdirat,rmdir,link,linkat,symlink,symlinkat,mknod,mknodat,truncate,\
                        ftruncate,chmod,fchmodat,chown,fchownat,lchown,utimensat,setxattr,execve,\
                        connect,bind,landlock_create_ruleset,landlock_restrict_self";
 
-/// Returns whether a line shows a system call that changes something outside of this process.
+/// Whether the system call changes something outside of this process.
 pub fn is_change(line: &str) -> bool {
     let call = line.split_once(' ').map_or(line, |(_, call)| call.trim_start());
     let name = call.split('(').next().unwrap_or_default();
@@ -177,17 +175,15 @@ pub fn is_change(line: &str) -> bool {
         "open" | "openat" | "openat2" => {
             ["O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC"].iter().any(|flag| call.contains(flag))
         }
-        // This is the start of the command itself, which is no change.
+        // The start of the command itself is no change.
         "execve" => !call.contains(env!("CARGO_BIN_EXE_counterpoint")),
         "landlock_create_ruleset" | "landlock_restrict_self" | "ftruncate" => false,
-        // A line without a system call shows a signal, the end of a process, or the rest of a call
-        // that was printed in two parts.
+        // A line without a system call shows a signal, the end of a process, or the rest of a call.
         _ => !name.is_empty() && !name.starts_with(['+', '-', '<']),
     }
 }
 
-/// Returns whether a command has given up its rights, or the kernel has reported that it has no
-/// Landlock.
+/// The kernel may report that it has no Landlock.
 pub fn is_confined(log: &str) -> bool {
     let mut lines = log.lines();
     lines.any(|line| {
@@ -208,8 +204,7 @@ fn no_view_writes_anything_but_its_output() {
         let (output, log) = traced(&["-e", CHANGES], &words);
         assert!(matches!(output.status.code(), Some(0 | 1)), "{view}: {output:?}");
         let changes: Vec<&str> = log.lines().filter(|line| is_change(line)).collect();
-        // The command makes an unnamed file in the directory of the output. Later, this file gets
-        // its name.
+        // The command makes an unnamed file, which gets its name later.
         let around = format!("\"{}\"", killed.scratch.path().display());
         let named = format!("\"{}\"", out.display());
         let is_of_output = |line: &&&str| {
@@ -225,8 +220,8 @@ fn no_view_writes_anything_but_its_output() {
     }
 }
 
-/// Commands that read traces. `OURS` is a trace that was exported here, `OTHER` is a trace of
-/// another program. `OUT` is the file or profile that they write.
+/// `OURS` is a trace that was exported here, `OTHER` is a trace of another program, and `OUT` is
+/// the output.
 const OF_TRACES: [&str; 7] = [
     "trace check OURS OTHER",
     "trace check OTHER --format json",
@@ -237,8 +232,7 @@ const OF_TRACES: [&str; 7] = [
     "trace import OTHER -o OUT",
 ];
 
-/// From the first time that they read a trace, these commands can write only to their output. They
-/// print and write the same with and without Landlock.
+/// They print and write the same with and without Landlock.
 #[test]
 fn commands_for_traces_write_only_their_output() {
     let killed = Killed::new();
@@ -281,8 +275,7 @@ fn commands_for_traces_write_only_their_output() {
     }
 }
 
-/// A view prints the same with and without Landlock, and before and after `recover`. So a user who
-/// only reads an unfinished profile sees all of its data.
+/// A user who only reads an unfinished profile must see all of its data.
 #[test]
 fn views_show_what_was_not_finished() {
     let killed = Killed::new();
@@ -316,8 +309,7 @@ fn views_show_what_was_not_finished() {
     }
 }
 
-/// A prepared profile tries to redirect the conversion of events to another place. Views and
-/// `recover` read the profile, and no file outside of it is changed.
+/// The profile tries to redirect the conversion of events to another place.
 #[test]
 fn conversions_stay_inside_of_the_profile() {
     type Trap = fn(&Path, &Path);
@@ -384,7 +376,7 @@ fn conversions_stay_inside_of_the_profile() {
     }
 }
 
-/// A view shows the events of plugins even if it cannot write to the directory with these events.
+/// The view cannot write to the directory with the events.
 #[test]
 fn a_read_only_profile_shows_its_events() {
     let Some(program) = counterpoint("read only") else { return };
@@ -397,8 +389,7 @@ fn a_read_only_profile_shows_its_events() {
     assert!(report.contains("timed kernel"), "{report}");
 }
 
-/// Many events can refer to the same long text. docs/security.md states by how much the result may
-/// be larger than the file.
+/// Many events can refer to the same long text. docs/security.md states the limit.
 #[test]
 fn few_bytes_of_events_do_not_become_many() {
     let scratch = Scratch::new();

@@ -19,7 +19,7 @@ pub fn change(r: &mut Random, bytes: &mut Vec<u8>) {
         1 => bytes[at] = r.of(&[0, 1, 0x7f, 0x80, 0xff]),
         2 => bytes[at] = r.next() as u8,
         3 | 4 => {
-            // Overwrites a number of 4 or 8 bytes at a place where numbers may be.
+            // Overwrites 4 or 8 bytes at a place where numbers may be.
             let at = at & !3;
             let number = r.of(&[0, 1, 255, 1 << 16, 1 << 20, 1 << 31, u64::MAX, 1 << 62, 1 << 40]);
             let end = (at + r.of(&[4, 8])).min(bytes.len());
@@ -40,7 +40,7 @@ pub fn change(r: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Replaces the digits of a random number in JSON. If there is no number, changes nothing.
+/// Without a number, nothing changes.
 pub fn change_number(r: &mut Random, bytes: &mut Vec<u8>) {
     let digits: Vec<usize> = (1..bytes.len())
         .filter(|at| bytes[*at].is_ascii_digit() && !bytes[*at - 1].is_ascii_digit())
@@ -67,8 +67,8 @@ pub fn change_number(r: &mut Random, bytes: &mut Vec<u8>) {
     bytes.splice(at..end, with.bytes());
 }
 
-/// The parts of a pool that are in use and can be damaged, as offset and length: the header, the
-/// run's row, the claims, two rows, and the first two pages.
+/// Offset and length of the parts of a pool that are in use: the header, the run's row, the claims,
+/// two rows, and the first two pages.
 pub const OF_POOL: [(usize, usize); 6] = [
     (0, 192),
     (1024, 1024),
@@ -78,18 +78,18 @@ pub const OF_POOL: [(usize, usize); 6] = [
     (1_114_112 + 65_536, 2_400),
 ];
 
-/// Damages one of the parts in [`OF_POOL`]. Returns the offset and length of this part.
+/// Returns the offset and length of the damaged part.
 pub fn change_pool(r: &mut Random, bytes: &mut [u8]) -> (usize, usize) {
     let (from, length) = r.of(&OF_POOL);
     let mut some = bytes[from..from + length].to_vec();
-    // The length stays the same, because everything in a pool is at a fixed offset.
+    // Everything in a pool is at a fixed offset.
     change(r, &mut some);
     some.resize(length, 0);
     bytes[from..from + length].copy_from_slice(&some);
     (from, length)
 }
 
-/// Writes the correct checksum for the present content of each frame of metadata.
+/// The checksum is that of the frame's present content.
 pub fn seal_frames(bytes: &mut [u8]) {
     let mut at = 0;
     while let Some(prefix) = bytes.get(at..at + 16).and_then(|b| <[u8; 16]>::try_from(b).ok()) {
@@ -101,8 +101,7 @@ pub fn seal_frames(bytes: &mut [u8]) {
     }
 }
 
-/// Writes the correct checksum for the present content of each page in a file of pages. The offsets
-/// are in docs/file-format.md: `committed` is at 88, and the checksum is at 120.
+/// The offsets are in docs/file-format.md: `committed` is at 88, and the checksum is at 120.
 pub fn seal_pages(bytes: &mut [u8]) {
     let mut at = 0;
     while let Some(word) = bytes.get(at + 88..at + 92).and_then(|b| <[u8; 4]>::try_from(b).ok()) {
@@ -124,8 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// Without new checksums, most damage to pages would test nothing but the check of the
-    /// checksum.
+    /// Without new checksums, most damage would only test the check of the checksum.
     #[test]
     fn sealed_pages_are_read() {
         let mut page = PageMaker::new(PageStart::default());
@@ -144,7 +142,6 @@ mod tests {
             let reader = PageReader::new(page, &layout).expect("sealed");
             assert_eq!(reader.header().start.tid, 1);
         }
-        // Pages that were not damaged do not change.
         let mut same = whole.clone();
         seal_pages(&mut same);
         assert_eq!(same, whole);

@@ -8,9 +8,8 @@ use profile::Origin;
 
 use crate::{Cli, run_command};
 
-/// The views in their formats, with the options that make a view compute something else. `PROFILE`
-/// stands for the path of the profile. Also the commands that recover or end a recording. The
-/// output goes to standard output, which is `/dev/null` here.
+/// Views in their formats, and the commands that recover or end a recording. `PROFILE` stands for
+/// the path of the profile. Standard output is `/dev/null` here.
 const READING: [&str; 60] = [
     "report PROFILE",
     "report PROFILE --by thread --width 60",
@@ -74,7 +73,6 @@ const READING: [&str; 60] = [
     "hook report PROFILE",
 ];
 
-/// Returns the commands for profiles of this origin.
 fn of(origin: Origin) -> &'static [&'static str] {
     match origin {
         Origin::Hook => &READING,
@@ -82,7 +80,6 @@ fn of(origin: Origin) -> &'static [&'static str] {
     }
 }
 
-/// Returns the number of commands for profiles of this origin.
 pub fn number(origin: Origin) -> usize {
     of(origin).len()
 }
@@ -91,8 +88,7 @@ pub fn words(origin: Origin, number: usize) -> &'static str {
     of(origin)[number]
 }
 
-/// Runs a command on the profile in `dir`. `number` is the command's index. The command may report
-/// the damage as an error.
+/// `number` is the command's index. The command may report the damage as an error.
 ///
 /// # Panics
 /// Panics if the words are not a valid command line, or if the command panics.

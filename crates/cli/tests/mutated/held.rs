@@ -1,7 +1,7 @@
 //! Counts the memory that the program has allocated, and refuses allocations beyond a limit.
 //!
-//! A limit for the address space alone would have to be far too high. Threads have stacks and
-//! arenas of many megabytes, but profiles take only some kilobytes.
+//! A limit for the address space alone would have to be far too high, because threads have stacks
+//! and arenas of many megabytes.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,29 +10,26 @@ static HELD: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// The allocator of the test program.
 pub struct Held;
 
 #[global_allocator]
 static ALLOCATOR: Held = Held;
 
-/// Sets the limit: allocations that would make the program's memory larger than this fail.
+/// Allocations beyond the limit fail.
 pub fn limit(bytes: usize) {
     LIMIT.store(bytes, Ordering::Relaxed);
 }
 
-/// Returns the largest number of bytes that were allocated at a time since this function was called
-/// before.
+/// The largest number of bytes since the last call of this function.
 pub fn most() -> usize {
     MOST.swap(HELD.load(Ordering::Relaxed), Ordering::Relaxed)
 }
 
-/// Returns the number of bytes that are allocated now.
 pub fn now() -> usize {
     HELD.load(Ordering::Relaxed)
 }
 
-/// Adds `size` to the number of allocated bytes. Returns whether the sum is within the limit.
+/// Returns whether the sum is within the limit.
 fn take(size: usize) -> bool {
     let held = HELD.fetch_add(size, Ordering::Relaxed).saturating_add(size);
     if held > LIMIT.load(Ordering::Relaxed) {
@@ -49,8 +46,7 @@ fn give(size: usize) {
     HELD.fetch_sub(size, Ordering::Relaxed);
 }
 
-/// Calls `allocate` if memory of this size is within the limit. The memory is counted only if
-/// `allocate` succeeds.
+/// The memory is counted if `allocate` succeeds.
 fn counted(size: usize, allocate: impl FnOnce() -> *mut u8) -> *mut u8 {
     if !take(size) {
         return std::ptr::null_mut();
@@ -86,8 +82,8 @@ unsafe impl GlobalAlloc for Held {
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // The old and the new memory may exist at the same time.
-        // SAFETY: the caller meets the
-        // contract of `realloc`, and the memory came from the system's allocator.
+        // SAFETY: the caller meets the contract of `realloc`, and the memory came from the system's
+        // allocator.
         let moved = counted(size, || unsafe { System.realloc(memory, layout, size) });
         if !moved.is_null() {
             give(layout.size());

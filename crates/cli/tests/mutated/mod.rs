@@ -38,26 +38,21 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// The largest number of cases that a process does before another process replaces it. The number
-/// is so large that the time for making the profiles does not matter, and so small that a leak is
-/// noticed.
+/// A process does at most this many cases. The time for making the profiles does not matter, and a
+/// leak is noticed.
 const AT_ONCE: u64 = 20_000;
 
-/// The time after which a case counts as hanging. A case takes milliseconds, and a little more on a
-/// busy machine.
+/// A case that takes longer hangs. A case takes milliseconds, and a little more on a busy machine.
 const NO_PROGRESS: Duration = Duration::from_secs(60);
 
-/// The time between two messages of a long run about its progress.
 const BETWEEN_WORDS: Duration = Duration::from_secs(60);
 
-/// Prints a line on stderr.
 #[expect(clippy::print_stderr, reason = "a test has no terminal to protect")]
 fn say(words: &str) {
     eprintln!("{words}");
 }
 
-/// The number of findings after which a run ends, because more findings would repeat the first
-/// ones.
+/// More findings would repeat the first ones.
 const MOST_FINDINGS: usize = 20;
 
 #[test]
@@ -74,8 +69,7 @@ fn any_file_of_a_profile_may_be_damaged() {
     assert_eq!(done, cases, "every case was done");
 }
 
-/// The test causes five failures on purpose. Each failure becomes a finding that contains the
-/// number of the case, and the later cases are still done.
+/// The later cases are still done.
 #[test]
 fn what_goes_wrong_is_found() {
     let faults = "3 panic 8 caught 13 memory 18 crash 23 hang";
@@ -96,22 +90,18 @@ fn what_goes_wrong_is_found() {
     }
 }
 
-/// The findings and the statistics (tallies) of a run.
 #[derive(Default)]
 struct Found {
-    /// A line for each case that failed: the case, the damaged file, what was done with it, and the
-    /// failure.
+    /// The case, the damaged file, what was done with it, and the failure.
     findings: Vec<String>,
     tallies: BTreeMap<String, Tally>,
 }
 
-/// Does `cases` cases, from the number `first` on, in several worker processes. A worker that makes
-/// no progress for the time `patience` is killed. `faults` are failures that are caused on purpose
-/// ([`worker::FAULTS`]).
+/// A worker that makes no progress for the time `patience` is killed. `faults` are failures that
+/// are caused on purpose ([`worker::FAULTS`]).
 fn run(first: u64, cases: u64, patience: Duration, faults: &str) -> Found {
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    // All workers keep their profiles in this directory, so the profiles of a killed worker are
-    // removed with it.
+    // The profiles of a killed worker are removed with this directory.
     let scratch = Scratch::new();
     let mut ranges = Ranges { next: first, end: first + cases, at_once: AT_ONCE };
     ranges.at_once = ranges.at_once.min(cases.div_ceil(processors)).max(1);
@@ -158,7 +148,6 @@ fn run(first: u64, cases: u64, patience: Duration, faults: &str) -> Found {
     }
 }
 
-/// The cases that no process has started yet.
 struct Ranges {
     next: u64,
     end: u64,
@@ -166,7 +155,7 @@ struct Ranges {
 }
 
 impl Ranges {
-    /// Returns the next range of cases: its first number, and the number after its last one.
+    /// The first number, and the number after the last one.
     fn take(&mut self) -> Option<(u64, u64)> {
         let from = self.next;
         self.next = self.end.min(from + self.at_once);
@@ -174,17 +163,14 @@ impl Ranges {
     }
 }
 
-/// A process that does a range of cases.
 struct Worker {
     child: Child,
     directory: PathBuf,
     end: u64,
-    /// The last step that the worker has written down, and the time at which the test first saw
-    /// this step.
+    /// The last step of the worker, and the time at which the test first saw it.
     seen: (String, Instant),
 }
 
-/// How the worker ended.
 enum End {
     Exited(ExitStatus),
     /// The worker made no progress for this long, and was killed.
@@ -210,8 +196,8 @@ impl Worker {
         Self { child, directory: directory.to_owned(), end, seen: (String::new(), Instant::now()) }
     }
 
-    /// Returns how the worker ended, or `None` if it is still running. Kills the worker if it has
-    /// made no progress for the time `patience`.
+    /// `None` if the worker is still running. Kills a worker that has made no progress for the time
+    /// `patience`.
     fn end(&mut self, patience: Duration) -> Option<End> {
         if let Some(status) = self.child.try_wait().unwrap() {
             return Some(End::Exited(status));
@@ -228,20 +214,20 @@ impl Worker {
         Some(End::Hung(patience))
     }
 
-    /// Returns the number of the case that the process is doing, and the present step.
+    /// The number of the case, and the present step.
     fn at(&self) -> String {
         let text = fs::read_to_string(self.directory.join(worker::AT)).unwrap_or_default();
         text.lines().next().unwrap_or_default().trim_end().to_owned()
     }
 
-    /// Returns the panics that the process has recorded, one in each line.
+    /// Returns one panic in each line.
     fn panics(&self) -> Vec<String> {
         let text = fs::read_to_string(self.directory.join(worker::PANICS)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Returns the reason why the worker ended too early, and the range of cases that are left, if
-    /// there are any. `None` if the worker has done all of its cases.
+    /// The reason why the worker ended too early, and the range of cases that are left. `None` if
+    /// the worker has done all of its cases.
     fn finding(&self, end: End) -> Option<(String, Option<(u64, u64)>)> {
         let how = match end {
             End::Exited(status) if status.success() => return None,
@@ -255,8 +241,7 @@ impl Worker {
         Some((format!("{at}: {how}"), rest))
     }
 
-    /// Returns the last three lines of the worker's stderr, the last one first. If an allocation
-    /// failed, they contain the size of that allocation.
+    /// The last line comes first. If an allocation failed, the lines contain its size.
     fn last_words(&self) -> String {
         let mut bytes = Vec::new();
         let mut file = File::open(self.directory.join(worker::WORDS)).unwrap();

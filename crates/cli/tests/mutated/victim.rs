@@ -1,9 +1,8 @@
-//! Makes profiles that have every kind of file. A test damages one file at a time and later
-//! restores it.
+//! Makes profiles with many kinds of files. A test damages one file at a time and later restores
+//! it.
 //!
 //! A profile is restored in its own directory, because the header of its pool contains the inode of
-//! this directory. If the inodes differed, the pages in the pool would not be moved into the
-//! profile.
+//! this directory.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
@@ -22,7 +21,7 @@ use trace::import::trace::Import;
 
 use super::change::{OF_POOL, change, change_number, change_pool, seal_frames, seal_pages};
 
-/// The kind of a file. The table of results has a row for each kind.
+/// The table of results has a row for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Manifest,
@@ -32,9 +31,7 @@ pub enum Kind {
     Pool,
     Tracks,
     Activities,
-    /// The parts of an imported trace that are not activities.
     Document,
-    /// The settings that say what a recording of the original hook prints.
     Settings,
 }
 
@@ -51,8 +48,7 @@ impl Kind {
         Self::Settings,
     ];
 
-    /// Returns the kind of the file with this path in its profile, or `None` if no view reads the
-    /// file.
+    /// `None` if no view reads the file.
     fn of(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         Some(match name {
@@ -71,23 +67,22 @@ impl Kind {
     }
 }
 
-/// The size in bytes of the blocks in which a pool is written.
+/// A pool is written in blocks of this many bytes.
 const BLOCK: usize = 4096;
 
-/// A file of a profile, with its undamaged content.
 struct Part {
     path: PathBuf,
     kind: Kind,
-    /// The undamaged content. For a pool, this is only the beginning, because the rest is a hole.
+    /// The undamaged content. For a pool, only the beginning: the rest is a hole.
     whole: Vec<u8>,
-    /// For a pool, the indices of the blocks that are not empty.
+    /// For a pool, the blocks that are not empty.
     blocks: Vec<usize>,
-    /// The [`State`] of the file when it was last undamaged. `None` if the file was damaged after
-    /// that.
+    /// The [`State`] of the undamaged file. `None` if the file may be damaged.
     is_whole: Option<State>,
 }
 
-/// Device, inode, size and time of the last change. A change of the file changes one of them.
+/// Device, inode, size and time of the last change. A change of the file usually changes one of
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State(u64, u64, u64, i64, i64);
 
@@ -98,23 +93,20 @@ impl State {
     }
 }
 
-/// A profile whose files are damaged one at a time.
 pub struct Victim {
     _scratch: Scratch,
     dir: PathBuf,
-    /// The files, sorted by path.
+    /// The files are sorted by path.
     parts: Vec<Part>,
-    /// The directories of the profile. The first one is the profile's own directory.
+    /// The profile's own directory comes first.
     folders: Vec<PathBuf>,
     make: fn() -> Self,
     pub origin: Origin,
 }
 
-/// The file that was damaged.
 #[derive(Clone, Copy, Debug)]
 pub struct Damage {
     pub kind: Kind,
-    /// Whether the file belongs to a pass of the profile.
     pub in_pass: bool,
     part: usize,
 }
@@ -130,8 +122,8 @@ const TRACE: &str = r#"{"schemaVersion":1,"baseTimeNanoseconds":1700000000000000
 {"ph":"C","name":"n","pid":1,"ts":3,"args":{"x":4}},{"ph":"i","name":"m","pid":1,"tid":2,"ts":5}]}"#;
 
 impl Victim {
-    /// Makes four profiles: a recording with every kind of data, one with two passes, an imported
-    /// trace, and a recording with the variables of IREE's original hook.
+    /// A recording with many kinds of data, one with two passes, an imported trace, and a recording
+    /// with the variables of IREE's original hook.
     pub fn all() -> Vec<Self> {
         vec![Self::recorded(), Self::passes(), Self::imported(), Self::hooked()]
     }
@@ -170,8 +162,7 @@ impl Victim {
         Self::of(scratch, dir, Self::imported)
     }
 
-    /// Makes a profile for the command `hook report`. The command requires that the profile has a
-    /// pool, and deletes the profile.
+    /// `hook report` requires a pool, and deletes the profile.
     fn hooked() -> Self {
         let scratch = Scratch::new();
         let dir = scratch.join("x.cpt");
@@ -211,17 +202,15 @@ impl Victim {
         victim
     }
 
-    /// Returns the profile's path.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Returns the profile's files and their kinds.
     pub fn files(&self) -> Vec<(&Path, Kind)> {
         self.parts.iter().map(|part| (part.path.as_path(), part.kind)).collect()
     }
 
-    /// Damages a random file of this kind. Returns `None` if there is none.
+    /// `None` if there is no file of this kind.
     pub fn damage(&self, r: &mut Random, kind: Kind) -> Option<Damage> {
         let all: Vec<usize> =
             (0..self.parts.len()).filter(|part| self.parts[*part].kind == kind).collect();
@@ -253,18 +242,18 @@ impl Victim {
         Some(Damage { kind, in_pass, part: number })
     }
 
-    /// Restores the damaged file. This is enough if no other file has changed.
+    /// This is enough if no other file has changed.
     pub fn mend_file(&mut self, damage: Damage) {
         let part = &mut self.parts[damage.part];
         part.is_whole = None;
         part.restore();
     }
 
-    /// Restores the damaged file, and everything that a command has changed.
+    /// Also restores what a command has changed.
     pub fn mend(&mut self, damage: Damage) {
         self.parts[damage.part].is_whole = None;
         if !self.dir.exists() {
-            // The whole profile is made again, because a new directory would have another inode.
+            // A new directory would have another inode.
             *self = (self.make)();
             return;
         }
@@ -281,8 +270,7 @@ impl Victim {
         self.parts.iter_mut().for_each(Part::restore);
     }
 
-    /// Returns the paths of files that differ from their undamaged content. Tests use it to check
-    /// that everything was restored.
+    /// Everything must have been restored.
     pub fn differences(&self) -> Vec<String> {
         let of = |victim: &Self| -> HashMap<PathBuf, Vec<u8>> {
             let files = victim.parts.iter().map(|part| (part.path.clone(), part.kind));
@@ -293,7 +281,7 @@ impl Victim {
         self.parts.iter().filter(differs).map(|part| part.path.display().to_string()).collect()
     }
 
-    /// Returns the name of the damaged file, for messages.
+    /// Messages name the damaged file in this way.
     pub fn name(&self, damage: Damage) -> String {
         let of = match self.origin {
             Origin::Import => "imported",
@@ -335,7 +323,7 @@ impl Part {
     }
 }
 
-/// Returns the content of a file. For a pool, this is only the tables and the first pages.
+/// Returns the whole file, or the tables and the first pages of a pool.
 fn content(path: &Path, kind: Kind) -> Vec<u8> {
     if kind != Kind::Pool {
         return fs::read(path).unwrap();
@@ -345,7 +333,7 @@ fn content(path: &Path, kind: Kind) -> Vec<u8> {
     bytes
 }
 
-/// Writes a ledger (the list of losses) for the whole recording.
+/// A ledger is the list of losses.
 fn ledger(dir: &Path) {
     let text = r#"{"schema":"counterpoint.ledger/1","losses":[
         {"name":"exec_not_carried","count":1,"errno":2},{"name":"loss_77","count":3,"errno":null}]}"#;

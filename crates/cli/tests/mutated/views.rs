@@ -1,5 +1,5 @@
-//! Does everything with a profile that views do, by calling the same libraries. The fuzzer
-//! `whole_profile` does the same.
+//! Does with a profile what views do, by calling the same libraries. The fuzzer `whole_profile`
+//! uses this, too.
 
 use std::path::Path;
 
@@ -13,16 +13,15 @@ use trace::export::facts::{self, Found};
 use trace::export::tracks::export_tracks;
 use trace::{chrome, perfetto};
 
-/// The options of the views in one case. They are chosen at random. Trying all of them in every
-/// case would take several times as long and would run the same code.
+/// The options are chosen at random. All of them in every case would take several times as long and
+/// run the same code.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// The number of threads that compute, or 0 for one thread per processor. Starting threads
-    /// takes longer than everything else.
+    /// Threads that compute, or 0 for one thread per processor. Starting threads takes longer than
+    /// everything else.
     pub workers: usize,
     /// What a row of the summary stands for.
     pub by: By,
-    /// The vocabulary of names that timelines use.
     pub vocabulary: Vocabulary,
 }
 
@@ -36,9 +35,7 @@ impl Choice {
     }
 }
 
-/// Does everything with a profile that views do, and ignores the results. If a damaged profile
-/// cannot be opened, no view is tried. If the profile can be opened, its damage must not make a
-/// view panic.
+/// Ignores the results. A damaged profile must not make a view panic.
 ///
 /// `say` is called with the name of each step before the step begins.
 pub fn views(dir: &Path, choice: Choice, say: &dyn Fn(&str)) {

@@ -17,36 +17,32 @@ use super::victim::{Damage, Kind, Victim};
 use super::views::Choice;
 use super::{commands, held, views};
 
-/// The environment variable with the range of cases.
+/// The variable with the range of cases.
 pub const RANGE: &str = "COUNTERPOINT_MUTANTS_RANGE";
-/// The environment variable with deliberate faults: pairs of a case's number and a fault.
+/// Pairs of a case's number and a deliberate fault.
 pub const FAULTS: &str = "COUNTERPOINT_MUTANTS_FAULTS";
-/// The file with the number of the case, and with the step that the process is doing.
+/// The number of the case, and the step that the process is doing.
 pub const AT: &str = "at";
 /// The file with panics, one in each line.
 pub const PANICS: &str = "panics";
 /// The file with the stderr of the process.
 pub const WORDS: &str = "words";
-/// The file with the tallies.
 const TALLY: &str = "tally";
 
-/// The largest number of bytes that may be allocated at a time. Undamaged profiles need less than a
-/// tenth of this. The files of a profile have some KiB.
+/// The limit in bytes. Undamaged profiles need less than a tenth of this.
 const MOST_HELD: usize = 128 << 20;
-/// The limit of the address space. It includes stacks of threads and memory of C libraries, which
-/// is not counted otherwise.
+/// The limit of the address space, which includes stacks of threads and memory of C libraries.
 const MOST_MEMORY: u64 = 3 << 30;
 
-/// The statistics of all cases with one kind of file.
+/// The statistics for one kind of file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub cases: u64,
-    /// The number of cases whose damaged file belonged to a pass.
+    /// The cases whose damaged file belonged to a pass.
     pub in_pass: u64,
-    /// The largest number of bytes that a case added to the allocated memory, and the number of
-    /// that case.
+    /// The most bytes that a case added to the allocated memory, and the number of that case.
     pub held: (u64, u64),
-    /// The longest processor time of a case, in ns, and the number of that case.
+    /// The longest processor time of a case in ns, and the number of that case.
     pub time: (u64, u64),
 }
 
@@ -68,7 +64,7 @@ impl Tally {
         fs::write(directory.join(TALLY), text).unwrap();
     }
 
-    /// Adds the tallies that a process has written.
+    /// A process has written these tallies.
     pub fn add_all(all: &mut BTreeMap<String, Self>, directory: &Path) {
         let text = fs::read_to_string(directory.join(TALLY)).unwrap_or_default();
         for line in text.lines() {
@@ -81,7 +77,7 @@ impl Tally {
         }
     }
 
-    /// Returns a table with a row for each kind of file.
+    /// The table has a row for each kind of file.
     pub fn table(all: &BTreeMap<String, Self>) -> String {
         let mut text = format!(
             "{:<12}{:>9}{:>11}{:>11}{:>12}{:>10}{:>12}\n",
@@ -101,8 +97,7 @@ impl Tally {
     }
 }
 
-/// Returns the random numbers of a case: SplitMix64's function of its number, so that neighbouring
-/// cases have unrelated random numbers.
+/// SplitMix64's function of the case, so that neighbouring cases have unrelated random numbers.
 fn random(case: u64) -> Random {
     let mut z = case.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -110,7 +105,6 @@ fn random(case: u64) -> Random {
     Random((z ^ (z >> 31)).max(1))
 }
 
-/// Returns the processor time of this process, in ns.
 fn processor_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` outlives the call.
@@ -118,7 +112,7 @@ fn processor_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Sets the limits of this process, and redirects its stderr to the returned file.
+/// Redirects stderr to the returned file.
 fn limits(directory: &Path) -> File {
     let limit = libc::rlimit { rlim_cur: MOST_MEMORY, rlim_max: MOST_MEMORY };
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -129,16 +123,15 @@ fn limits(directory: &Path) -> File {
         assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const limit), 0);
         assert_eq!(libc::setrlimit(libc::RLIMIT_CORE, &raw const none), 0);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        // The file replaces stderr, so that its text can be deleted from time to time.
+        // The text in the file can be deleted from time to time.
         assert!(libc::dup2(words.as_raw_fd(), 2) == 2);
     }
     held::limit(held::now() + MOST_HELD);
     words
 }
 
-/// The number of panics, including caught ones.
+/// Caught panics are included.
 static PANICKED: AtomicU64 = AtomicU64::new(0);
-/// The case and step that the process is doing.
 static NOW: Mutex<String> = Mutex::new(String::new());
 
 fn now() -> String {
@@ -157,7 +150,6 @@ fn note_panics(directory: &Path) {
     }));
 }
 
-/// Records the next step of the process.
 fn step(at: &File, words: &str) {
     let mut now = NOW.lock().unwrap_or_else(PoisonError::into_inner);
     now.clear();
@@ -185,7 +177,7 @@ fn cases_of_one_process() {
         let panics = PANICKED.load(Ordering::SeqCst);
         let (damage, done) = one(case, &mut victims, &at);
         if PANICKED.load(Ordering::SeqCst) > panics || !done {
-            // After a panic, the state of the profiles is not known, so they are made again.
+            // After a panic, the state of the profiles is not known.
             victims = Victim::all();
         }
         let tally = Tally {
@@ -205,7 +197,6 @@ fn cases_of_one_process() {
     Tally::write(&all, &directory);
 }
 
-/// Causes a fault in this case, if the test asks for it.
 fn fault(case: u64) {
     let faults = std::env::var(FAULTS).unwrap_or_default();
     let words: Vec<&str> = faults.split(' ').collect();
@@ -222,7 +213,6 @@ fn fault(case: u64) {
     }
 }
 
-/// What a case does after the views.
 #[derive(Clone, Copy)]
 enum After {
     Nothing,
@@ -230,7 +220,7 @@ enum After {
     Collecting(Closing),
 }
 
-/// Does one case. Returns what was damaged, and whether the case ended without a panic.
+/// Returns what was damaged, and whether the case ended without a panic.
 fn one(case: u64, victims: &mut [Victim], at: &File) -> (Damage, bool) {
     let mut r = random(case);
     let kind = r.of(&Kind::ALL);
@@ -242,8 +232,7 @@ fn one(case: u64, victims: &mut [Victim], at: &File) -> (Damage, bool) {
     };
     let (name, origin) = (victim.name(damage), victim.origin);
     let say = |what: &str| step(at, &format!("COUNTERPOINT_SEED={case} {name}: {what}"));
-    // Runs all views. For half of the cases, then runs a command, or collects the data as commands
-    // do at first.
+    // Half of the cases then run a command, or collect the data as commands do at first.
     let after = match r.place(8) {
         0..=3 => After::Nothing,
         4 => After::Collecting(r.of(&[Closing::Now, Closing::WhenOver])),
@@ -280,7 +269,7 @@ fn one(case: u64, victims: &mut [Victim], at: &File) -> (Damage, bool) {
     (damage, looked.is_ok())
 }
 
-/// In undamaged profiles, nothing is refused or torn, and there is a file of each kind.
+/// Nothing is refused or torn.
 #[test]
 fn whole_profiles_are_read() {
     let mut kinds: Vec<Kind> = Vec::new();

@@ -1,17 +1,13 @@
-//! Represents functions of other libraries: an address for each of them, and the slots in which
-//! code finds such addresses.
+//! Functions of other libraries, and the slots in which code finds their addresses.
 //!
 //! ```text
 //!  call ─► stub of the PLT ─► slot ─► address after the image ─► name
 //!  load of a slot ────────────┘
 //! ```
 //!
-//! A file does not say where other libraries will be. So each function of another library gets an
-//! address after the image, where there is no code, and counts as a function of the image without
-//! bytes.
-//!
-//! This is done only for x86-64, because only x86-64 code is described in words, and only these
-//! descriptions name callees.
+//! A file does not say where other libraries will be. So such a function gets an address after the
+//! image, and counts as a function without bytes. This is done for x86-64, because only x86-64 code
+//! is described in words, which name callees.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,20 +17,20 @@ use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationFlags, Relocatio
 
 use super::{Function, Image, Machine, RELOCATION_BYTES};
 
-/// The distance between two addresses that are assigned after the image.
+/// The distance between assigned addresses.
 const APART: u64 = 16;
 
-/// The addresses after an image, as far as they have been assigned.
+/// The addresses after an image.
 pub(super) struct Outside {
     next: u64,
-    /// The functions, by the indices of their symbols.
+    /// By the indices of their symbols.
     functions: HashMap<usize, u64>,
-    /// The slots of an object file, by the addresses that they contain.
+    /// The slots of an object file, by what they contain.
     slots: HashMap<u64, u64>,
 }
 
 impl Outside {
-    /// Begins to assign addresses. No address of the image is larger than `end`.
+    /// Begins after `end`, the image's largest address.
     pub fn after(end: u64) -> Self {
         let next = end.checked_next_multiple_of(4096).unwrap_or(end);
         Self { next, functions: HashMap::new(), slots: HashMap::new() }
@@ -47,14 +43,13 @@ impl Outside {
 }
 
 impl Image {
-    /// Returns the address of the function that is in a slot while the program runs. Returns `None`
-    /// if there is no slot, or if the program may change it.
+    /// Returns the function in a slot, or `None` if the program may change it.
     pub fn in_slot(&self, slot: u64) -> Option<u64> {
         self.slots.get(&slot).copied()
     }
 
-    /// Adds functions that are not in the image. Each one is given by the slot that contains its
-    /// address (0 if there is none), its first address, and its name.
+    /// Adds functions outside of the image: the slot with the address (0 for none), the first
+    /// address, and the name.
     pub fn add_outside<'n>(&mut self, functions: impl IntoIterator<Item = (u64, u64, &'n str)>) {
         for (slot, start, name) in functions {
             if slot != 0 {
@@ -67,7 +62,6 @@ impl Image {
         self.order();
     }
 
-    /// Returns the address that stands for an undefined symbol.
     pub(super) fn outside_function<'f>(
         &mut self,
         outside: &mut Outside,
@@ -87,7 +81,6 @@ impl Image {
         start
     }
 
-    /// Returns the address of a symbol, which may be in the image or outside.
     fn of_symbol<'f>(
         &mut self,
         outside: &mut Outside,
@@ -100,7 +93,7 @@ impl Image {
         })
     }
 
-    /// Returns the address of the slot of an object file that contains `address`.
+    /// Returns the slot of an object file that contains `address`.
     fn slot_for(&mut self, outside: &mut Outside, address: u64) -> u64 {
         if let Some(known) = outside.slots.get(&address) {
             return *known;
@@ -111,8 +104,7 @@ impl Image {
         slot
     }
 
-    /// Returns the address that a relocation of an object file refers to: the symbol's address, or
-    /// the address of the symbol's slot.
+    /// Returns what a relocation of an object file refers to: the symbol, or its slot.
     pub(super) fn target_of(
         &mut self,
         outside: &mut Outside,
@@ -139,13 +131,12 @@ impl Image {
         let most = usize::try_from(self.file / RELOCATION_BYTES).unwrap_or(usize::MAX);
         for (slot, relocation) in file.dynamic_relocations().into_iter().flatten().take(most) {
             let RelocationFlags::Elf { r_type } = relocation.flags() else { continue };
-            // The slots of other relocations than GLOB_DAT and JUMP_SLOT are used only if they stay
-            // constant, because the program may write into other slots.
+            // The program may write into slots of other kinds than GLOB_DAT and JUMP_SLOT, unless
+            // they are constant.
             let is_constant = constant.contains(&slot);
             let address = match (r_type, relocation.target()) {
                 (elf::R_X86_64_RELATIVE | elf::R_X86_64_IRELATIVE, _) if is_constant => {
-                    // The address is in the image. It is the address of the function, or of code
-                    // that chooses the function.
+                    // In the image: the function, or code that chooses it.
                     Some(relocation.addend() as u64)
                 }
                 (
@@ -164,8 +155,8 @@ impl Image {
     }
 }
 
-/// Returns the largest address, and the addresses that are constant as soon as the dynamic linker
-/// has filled them.
+/// Returns the largest address, and the addresses that do not change after the dynamic linker has
+/// filled them.
 fn extent(file: &ElfFile64<'_>) -> (u64, Range<u64>) {
     let endian = file.endian();
     let (mut end, mut constant) = (0, 0..0);

@@ -1,33 +1,28 @@
-//! Reads the listing that a disassembler prints. It uses nothing of the crate under test.
+//! Reads a disassembler's listing. It uses nothing of the crate under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::Compiler;
 
-/// An instruction of the listing.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// Length in bytes.
+    /// In bytes.
     pub length: u64,
-    /// The addresses to which the instruction may jump.
+    /// Where the instruction may jump.
     pub targets: Vec<u64>,
-    /// Whether control may continue with the next instruction.
+    /// Whether the next instruction may follow.
     pub falls: bool,
-    /// Whether the instruction reads a memory operand.
     pub loads: bool,
-    /// Whether the instruction writes a memory operand.
     pub stores: bool,
-    /// Whether the instruction is a jump.
     pub branch: bool,
     pub call: bool,
-    /// Whether the instruction is a scalar floating-point instruction.
     pub scalar: bool,
-    /// Whether the instruction has vectors of 64, 128, 256 and 512 bits.
+    /// Has vectors of 64, 128, 256 and 512 bits.
     pub vector: [bool; 4],
 }
 
-/// Returns the instructions of an object, by address.
+/// Returns the instructions by address.
 pub fn of(compiler: &Compiler, object: &Path) -> BTreeMap<u64, Line> {
     let mut lines: BTreeMap<u64, Line> = BTreeMap::new();
     for text in compiler.disassembled(object).lines() {
@@ -40,7 +35,7 @@ pub fn of(compiler: &Compiler, object: &Path) -> BTreeMap<u64, Line> {
             false => bytes.split_whitespace().count() as u64,
         };
         let Some(code) = fields.next() else {
-            // A long instruction continues on the next line.
+            // A long instruction continues on this line.
             let Some(mut last) = lines.last_entry() else { continue };
             if *last.key() + last.get().length == address && !compiler.is_arm {
                 last.get_mut().length += length;
@@ -48,8 +43,7 @@ pub fn of(compiler: &Compiler, object: &Path) -> BTreeMap<u64, Line> {
             continue;
         };
         let code = code.split(['#', '<']).next().unwrap_or_default();
-        // For AArch64, the disassembler is LLVM's, which writes comments with `//` and immediates
-        // with `#`.
+        // LLVM's disassembler writes comments with `//` and immediates with `#`.
         let code =
             if compiler.is_arm { rest.trim_start().split_once('\t').unwrap().1 } else { code };
         let code = code.split("//").next().unwrap_or_default().trim();
@@ -64,7 +58,7 @@ pub fn of(compiler: &Compiler, object: &Path) -> BTreeMap<u64, Line> {
     lines
 }
 
-/// Splits operands at the commas outside of brackets.
+/// Splits at the commas outside of brackets.
 fn split(operands: &str) -> Vec<&str> {
     let mut all = Vec::new();
     let (mut depth, mut start) = (0, 0);
@@ -122,7 +116,7 @@ fn x86(name: &str, operands: &str) -> Line {
         }
     }
     let ends_scalar = ["ss", "sd"].iter().any(|end| name.ends_with(end));
-    // Conversions from integers may have a suffix for the size of their operand.
+    // Conversions from integers may have a suffix.
     let converts = ["cvtsi2ss", "cvtsi2sd"]
         .iter()
         .any(|start| name.trim_start_matches('v').starts_with(start));
@@ -154,8 +148,7 @@ fn x86(name: &str, operands: &str) -> Line {
     line
 }
 
-/// Returns whether an operand is an address without registers: `0x1234`, in an instruction that is
-/// not a jump.
+/// Whether an operand is an address without registers, where the instruction is not a jump.
 fn target_only(operand: &str) -> bool {
     operand.starts_with("0x")
 }
@@ -207,7 +200,7 @@ fn arm(name: &str, operands: &str) -> Line {
             {
                 3
             }
-            // One element counts as the whole register if it is written, and as its own size if it
+            // An element counts as the whole register if it is written, and as its own size if it
             // is moved out.
             "v" if ["b", "h", "s", "d"]
                 .iter()
@@ -235,17 +228,16 @@ fn arm(name: &str, operands: &str) -> Line {
     line
 }
 
-/// Returns the instructions that control may reach directly from the instruction at `at`.
+/// Returns the instructions that may follow directly.
 fn after(among: &BTreeMap<u64, &Line>, at: u64) -> Vec<u64> {
     let line = among[&at];
     let next = line.falls.then_some(at + line.length);
     line.targets.iter().copied().chain(next).filter(|to| among.contains_key(to)).collect()
 }
 
-/// Returns the instructions at which cycles are entered. Each strongly connected set of
-/// instructions is entered at one instruction. If that instruction is removed, other cycles may
-/// remain in the set. A set may be entered from any instruction in `all` that can be reached from
-/// the function's first instruction (which excludes padding).
+/// Returns where cycles are entered. Each strongly connected set is entered at one instruction,
+/// without which other cycles may remain in the set. It may be entered from instructions in `all`
+/// that the function's first instruction reaches (which excludes padding).
 pub fn cycles(
     among: &BTreeMap<u64, &Line>,
     all: &BTreeMap<u64, Line>,
@@ -278,8 +270,7 @@ pub fn cycles(
     headers
 }
 
-/// Returns the sets of instructions in which each instruction reaches every other one. They are
-/// found by walks along the jumps and against them.
+/// Walks along the jumps and against them.
 fn strongly_connected(among: &BTreeMap<u64, &Line>, nodes: &BTreeSet<u64>) -> Vec<BTreeSet<u64>> {
     let mut forwards: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let mut backwards: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
@@ -321,13 +312,13 @@ fn strongly_connected(among: &BTreeMap<u64, &Line>, nodes: &BTreeSet<u64>) -> Ve
     sets
 }
 
-/// Returns the instructions of the innermost cycle that is entered at `header`.
+/// Returns the innermost cycle that is entered at `header`.
 pub fn body<'a>(among: &BTreeMap<u64, &'a Line>, header: u64) -> Vec<&'a Line> {
     let mut nodes: BTreeSet<u64> = among.keys().copied().collect();
     loop {
         let set = strongly_connected(among, &nodes).into_iter().find(|set| set.contains(&header));
         let set = set.unwrap();
-        // The headers of cycles around this one are removed first.
+        // Headers of cycles around this one go first.
         let outside = among.keys().filter(|from| !set.contains(from));
         let entered: BTreeSet<u64> =
             outside.flat_map(|from| after(among, *from)).filter(|to| set.contains(to)).collect();

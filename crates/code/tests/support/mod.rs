@@ -12,10 +12,10 @@ use ir::choice::{Functions, Options};
 use ir::table::SideTable;
 use testkit::Scratch;
 
-/// A clang, and the machine for which it compiles.
+/// A clang for one machine.
 pub struct Compiler {
     version: u32,
-    /// Whether the compiler compiles for AArch64 instead of x86-64.
+    /// AArch64 instead of x86-64.
     pub is_arm: bool,
     scratch: Scratch,
 }
@@ -38,7 +38,6 @@ pub fn compilers(test: &str) -> Vec<Compiler> {
 }
 
 impl Compiler {
-    /// Returns the name of the compiler for messages.
     pub fn name(&self) -> String {
         let machine = if self.is_arm { "aarch64" } else { "x86-64" };
         format!("clang {} for {machine}", self.version)
@@ -48,18 +47,17 @@ impl Compiler {
         let mut clang = Command::new(format!("clang-{}", self.version));
         let machine = if self.is_arm { "aarch64" } else { "x86_64" };
         clang.arg(format!("--target={machine}-linux-gnu"));
-        // Our own headers are used for both machines, because a C library's headers are for one
-        // machine.
+        // A C library's headers are for one machine.
         clang.arg("-nostdlibinc").arg("-isystem").arg(programs().join("headers"));
         clang
     }
 
-    /// Compiles a program of `tests/programs/loops`, with all loops instrumented.
+    /// Compiles a program of `tests/programs/loops`, instrumented.
     pub fn instrumented(&self, source: &str, level: &str, mode: Mode) -> (PathBuf, SideTable) {
         self.instrumented_with(source, level, mode, &[])
     }
 
-    /// Does what `instrumented` does, with more flags of clang.
+    /// With more flags of clang.
     pub fn instrumented_with(
         &self,
         source: &str,
@@ -90,7 +88,7 @@ impl Compiler {
         (object, done.table)
     }
 
-    /// Links an object file for x86-64 to a shared library, with a flag of the linker.
+    /// Links an object file for x86-64 to a shared library.
     pub fn linked(&self, object: &Path, flag: &str) -> PathBuf {
         let library = object.with_extension(format!("{flag}.so"));
         let flags = ["-shared", "-nostdlib", "-Wl,-z", &format!("-Wl,{flag}"), "-o"];
@@ -98,9 +96,8 @@ impl Compiler {
         library
     }
 
-    /// Returns the listing that a disassembler prints for an object file.
     pub fn disassembled(&self, object: &Path) -> String {
-        // GNU's objdump disassembles code of the host, and LLVM's objdump the other code.
+        // GNU's objdump disassembles code of the host only.
         let mut objdump = match self.is_arm {
             false => Command::new("objdump"),
             true => Command::new(format!("llvm-objdump-{}", self.version)),
@@ -114,7 +111,6 @@ fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/loops")
 }
 
-/// Runs a command that must succeed.
 pub fn run(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let words = String::from_utf8_lossy(&output.stderr);

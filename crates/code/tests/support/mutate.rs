@@ -1,13 +1,12 @@
-//! Reads possibly damaged code, and checks what the readers guarantee: no panic, no endless loop,
-//! and regions inside of the code. Used by `tests/damaged.rs` and by the fuzz target
-//! `machine_code`.
+//! Reads possibly damaged code, and checks what the readers guarantee. For `tests/damaged.rs` and
+//! the fuzz target `machine_code`.
 
 use abi::loops::Mode;
 use code::graph::Reader;
 use code::image::Machine;
 use code::{Image, Wanted, regions};
 
-/// Reads bytes as an ELF file, and as code that was copied out of a process.
+/// Reads bytes as an ELF file, and as copied code.
 pub fn check(bytes: &[u8], choice: u64) {
     let mode = Mode::from_u32((choice % 4) as u32).unwrap_or(Mode::Sampled);
     if let Ok(image) = Image::elf(bytes) {
@@ -18,7 +17,7 @@ pub fn check(bytes: &[u8], choice: u64) {
     let machine = if choice & 4 == 0 { Machine::X86 } else { Machine::Arm };
     let start = [0, 0x1000, u64::MAX - bytes.len() as u64][(choice >> 3) as usize % 3];
     if let Ok(image) = Image::copied(machine, vec![(start, bytes.to_vec())]) {
-        // The descriptor is somewhere in the middle, with the alignment of a descriptor.
+        // Somewhere in the middle, aligned as a descriptor.
         let descriptor = start.saturating_add(choice % (bytes.len() as u64 + 1)) & !7;
         look(&image, descriptor, 8, mode);
     }
@@ -41,8 +40,7 @@ fn look(image: &Image, descriptor: u64, ids: u32, mode: Mode) {
             }
         }
         let all = region.counts.instructions + region.counts.hooks;
-        // If instructions overlap, more instructions are counted than a walk from one to the next
-        // finds.
+        // Of overlapping instructions, a walk finds fewer.
         assert!(all >= count || region.ranges.len() > 1, "{all} {count}");
     }
 }

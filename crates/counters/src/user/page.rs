@@ -74,22 +74,20 @@ pub(crate) const CAP_USER_READ: u64 = 1 << 2;
 pub(crate) const CAP_USER_TIME: u64 = 1 << 3;
 /// `cap_user_time_short`: the time-stamp counter is shorter than 64 bits.
 pub(crate) const CAP_USER_TIME_SHORT: u64 = 1 << 5;
-/// Number of attempts that may find a changed page before the kernel must read the group instead. A
-/// change is a context switch or an overflow, so two in a row are already rare.
+/// Attempts that may find a changed page before the kernel must read the group. A change is a
+/// context switch or an overflow, so two in a row are already rare.
 const ATTEMPTS: usize = 8;
 
-/// The capabilities needed to read a group without the kernel. The times are needed, too; without
-/// them it is unknown how much of an interval was counted.
+/// The capabilities needed to read a group without the kernel. Without the times, it is unknown how
+/// much of an interval was counted.
 const NEEDED: u64 = CAP_USER_READ | CAP_USER_TIME;
 
 impl Page {
-    /// Returns whether the counter and the times can be read in user mode at all.
     pub(crate) fn allows(&self) -> bool {
         self.capabilities.load(Ordering::Relaxed) & NEEDED == NEEDED
     }
 
-    /// Returns the counter's value if it is on the CPU. The caller checks that the page did not
-    /// change.
+    /// Returns the counter's value if it is on the CPU. The caller checks for changes of the page.
     #[inline(always)]
     fn value<P: Pmu>(&self, pmu: &P, capabilities: u64) -> Option<u64> {
         let index = self.index.load(Ordering::Relaxed);
@@ -137,10 +135,8 @@ pub(crate) fn nanoseconds(ticks: u64, mult: u32, shift: u16) -> u64 {
 }
 
 /// Reads a group into its block (see [`crate::readings`]; the number and the ids are not written).
-/// Returns false if the kernel must read the group.
-///
-/// `pages` returns the group's pages by their position in the group; the first `None` ends the
-/// group.
+/// Returns false if the kernel must read the group. `pages` returns the group's pages by their
+/// position in the group; the first `None` ends the group.
 #[inline]
 pub(crate) fn read_group<'p, P: Pmu>(
     pages: impl Fn(usize) -> Option<&'p Page>,
@@ -157,7 +153,6 @@ pub(crate) fn read_group<'p, P: Pmu>(
     false
 }
 
-/// The outcome of one attempt to read a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
     /// All values and times belong to one interval.
@@ -168,15 +163,13 @@ pub(crate) enum Attempt {
     Changed,
 }
 
-/// Makes one attempt to read a group, as [`read_group`] does several times.
+/// Makes one attempt to read a group.
 ///
 /// If the attempt succeeds, all values come from one interval without a context switch. Every
-/// switch writes the page of every counter, and the leader's page is checked last. An overflow only
-/// writes its own counter's page.
+/// switch writes the page of every counter, and the leader's page is checked last.
 ///
-/// The order of the instructions is sufficient for this to be correct, as in the kernel's own
-/// example: the page of a thread's counter is written on the thread's CPU, between two instructions
-/// of the thread.
+/// The order of the instructions is sufficient, as in the kernel's own example: the page of a
+/// thread's counter is written on the thread's CPU, between two instructions of the thread.
 #[inline(always)]
 pub(crate) fn attempt<'p, P: Pmu>(
     pages: impl Fn(usize) -> Option<&'p Page>,
@@ -213,7 +206,6 @@ pub(crate) fn attempt<'p, P: Pmu>(
 }
 
 impl Page {
-    /// Returns the lock value for [`Page::changed`] to compare with.
     #[inline(always)]
     pub(crate) fn begin(&self) -> u32 {
         let lock = self.lock.load(Ordering::Relaxed);
@@ -221,8 +213,8 @@ impl Page {
         lock
     }
 
-    /// Returns whether the kernel has written to this page since [`Page::begin`], or was writing to
-    /// it then.
+    /// Returns whether the kernel has written to this page since [`Page::begin`], or was writing
+    /// then.
     #[inline(always)]
     pub(crate) fn changed(&self, before: u32) -> bool {
         compiler_fence(Ordering::SeqCst);

@@ -1,17 +1,15 @@
-//! The instructions that read a counter and the time, for each architecture. Tests replace only
-//! this part of user-space reads.
+//! The instructions that read a counter and the time. Tests replace only this part of user-space
+//! reads.
 
-/// A source of counters and time.
 pub(crate) trait Pmu {
-    /// Returns the value of the counter that a page calls `index` (not 0). The page's width says
-    /// how many low bits are valid. `None` if this code cannot read the counter.
+    /// Reads the counter that a page calls `index` (not 0). The page's width says how many low bits
+    /// are valid. `None` if this code cannot read the counter.
     fn counter(&self, index: u32) -> Option<u64>;
     /// Returns the time-stamp counter.
     fn ticks(&self) -> u64;
 }
 
-/// The real processor. A counter may only be read while a page of the thread contains the counter's
-/// index.
+/// The real processor. A page of the thread must contain the index of a counter that is read.
 pub(crate) struct Hardware;
 
 #[cfg(target_arch = "x86_64")]
@@ -58,11 +56,9 @@ macro_rules! system_register {
 impl Pmu for Hardware {
     /// The register number is part of the instruction (Arm ARM, D19), so there is one instruction
     /// for each counter. The code jumps into a table whose entries have two instructions; the first
-    /// entry stands for no counter. A `match` would do the same with a table of addresses, and take
-    /// four instructions more.
+    /// entry stands for no counter. A `match` would take four instructions more.
     ///
-    /// The jump would fault in code that is guarded by BTI, but no stable compiler generates such
-    /// code.
+    /// The jump would fault in code that is guarded by BTI, which no stable compiler generates.
     #[inline(always)]
     fn counter(&self, index: u32) -> Option<u64> {
         if index > 32 {

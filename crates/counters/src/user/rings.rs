@@ -1,9 +1,9 @@
 //! Reads software counters without the kernel, from the number of bytes that were written to a ring
 //! buffer.
 //!
-//! The kernel shows programs the values of hardware counters only. But it can also write a *sample* of an event
-//! to a ring buffer that the program maps, and it publishes how many bytes it has written so far. If each
-//! single event is sampled (period 1), and a sample is only its header, then
+//! The kernel shows programs the values of hardware counters only. But it can write a *sample* of
+//! an event to a ring buffer that the program maps, and it publishes how many bytes it has written.
+//! If each event is sampled (period 1), and a sample is only its header, then
 //!
 //! ```text
 //!  value = value that the kernel said last + bytes written since then / 8
@@ -16,21 +16,18 @@
 //!  └──────────────┴─────────────┴────────┘      └────────┴────────┴────────┴──
 //! ```
 //!
-//! The value is exact for these reasons (kernel/events/core.c and ring_buffer.c of Linux 6.12; a
-//! test compares it with `read`):
+//! The value is exact for these reasons (kernel/events/core.c and ring_buffer.c of Linux 6.12):
 //!
-//! - The kernel counts a software event and writes its sample in one place (`perf_swevent_event`), under the
-//!   same conditions, before the thread continues.
+//! - The kernel counts a software event and writes its sample in one place (`perf_swevent_event`),
+//!   under the same conditions, before the thread continues.
 //! - Events with period 1 are never throttled. The kernel could only throttle a second sample of
 //!   the same event.
-//! - A ring buffer that is mapped read-only is overwritten. So no sample is ever lost for want of
-//!   room, and `data_head` always advances.
-//! - No process is woken up, because no process waits for records.
+//! - A ring buffer that is mapped read-only is overwritten. So no sample is lost for want of room,
+//!   and `data_head` always advances.
 //!
 //! The time for which the group was enabled is the thread's time on a processor. The kernel writes
 //! page 0 each time that it schedules the thread in (`perf_swevent_add`). While `lock` is
-//! unchanged, the thread has stayed on its processor, and the time-stamp counter says how long.
-//! After each context switch, the kernel makes the next reading:
+//! unchanged, the thread has stayed on its processor, and the time-stamp counter says how long:
 //!
 //! ```text
 //!  lock as at the last reading by the kernel? ── no ──► read(2), note value, time, ticks and lock
@@ -41,7 +38,7 @@
 //! The cost is two pages of memory for each counter of each thread, and a sample for each event.
 //! The kernel counts these pages as locked (`kernel.perf_event_mlock_kb`, and `RLIMIT_MEMLOCK`
 //! above it). The time for a sample cannot be seen beside the time for a page fault (measured). If
-//! the buffer cannot be mapped, the kernel makes each reading. This is not a loss.
+//! the buffer cannot be mapped, the kernel makes each reading.
 
 use core::sync::atomic::Ordering;
 
@@ -53,17 +50,16 @@ use crate::plan::{Group, Plan};
 use crate::sys;
 
 /// Events of type 1 (`PERF_TYPE_SOFTWARE`) that the kernel counts one by one: page faults, context
-/// switches, migrations, minor and major faults. Clocks are of the same type, but have no events.
+/// switches, migrations, minor and major faults.
 const COUNTED: [u64; 5] = [2, 3, 4, 5, 6];
 /// `PERF_TYPE_TRACEPOINT`.
 const TRACEPOINT: u32 = 2;
 /// Size of a sample without any content: a `struct perf_event_header`.
 const SAMPLE: u64 = 8;
 
-/// Returns whether all counters of a group are software counters that can be read from ring
-/// buffers. If any counter of the plan is a tracepoint, which may count system calls, this returns
-/// false for all groups: the kernel then makes each reading, so that it is known how many of the
-/// system calls are ours.
+/// Returns whether all counters of a group can be read from ring buffers. A tracepoint may count
+/// system calls. With one in the plan, the kernel makes each reading, so that the number of our own
+/// system calls is known.
 pub(crate) fn is_candidate(plan: &Plan, group: Group) -> bool {
     let counted = |counter: &Counter| match &counter.source {
         Source::Perf(attr) => is_counted(attr),
@@ -80,18 +76,16 @@ fn is_counted(attr: &PerfAttr) -> bool {
     attr.kind == 1 && COUNTED.contains(&attr.config) && !attr.pinned && !attr.exclusive
 }
 
-/// Returns the number of bytes of a mapping: the page that the kernel shares, and the smallest ring
-/// buffer.
+/// The page that the kernel shares, and the smallest ring buffer.
 pub(crate) fn mapped() -> usize {
     2 * sys::page_size()
 }
 
-/// Returns whether a ring buffer follows the page.
 pub(crate) fn is_ring(page: &Page) -> bool {
     page.data_size.load(Ordering::Relaxed) != 0
 }
 
-/// Returns the number of events that the kernel has written to the buffer.
+/// Returns the number of events in the buffer.
 #[inline(always)]
 fn written(page: &Page) -> u64 {
     page.data_head.load(Ordering::Relaxed) / SAMPLE
@@ -101,25 +95,21 @@ fn written(page: &Page) -> u64 {
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Last {
-    /// The `lock` of the leader's page at the last reading. An odd number, which no page has while
-    /// its thread runs, means that no later reading can start from it.
+    /// The `lock` of the leader's page. An odd number, which no page has while its thread runs,
+    /// means that no later reading can start from here.
     lock: u32,
-    /// The ticks at the last reading.
     ticks: u64,
-    /// The nanoseconds for which the group was enabled until the last reading. It ran for the same
-    /// time.
+    /// The nanoseconds for which the group was enabled. It ran for the same time.
     enabled: u64,
-    /// The enabled time that the latest reading returned. It is stored because times must not go
-    /// backwards.
+    /// The enabled time that the latest reading returned, because times must not go backwards.
     returned: u64,
 }
 
-/// The state of one thread's groups that have ring buffers.
 #[repr(C)]
 pub(crate) struct Rings {
     /// Nanoseconds in a tick, times 2³².
     rate: u64,
-    /// The last readings, at the index of each group's first counter.
+    /// The last reading of each group is at the index of its first counter.
     last: [Last; MAX_COUNTERS],
     /// For each counter, its value when nothing had been written to its buffer.
     bases: [u64; MAX_COUNTERS],
@@ -135,8 +125,8 @@ impl Rings {
     }
 
     /// Makes one attempt to read the group that starts at `first` into its block. `pages` returns
-    /// the group's pages by their position in the group; the first `None` ends the group. Returns
-    /// false if the kernel must read the group.
+    /// the group's pages by their position; the first `None` ends the group. Returns false if the
+    /// kernel must read the group.
     #[inline(always)]
     pub(crate) fn attempt<'p, P: Pmu>(
         &mut self,
@@ -172,8 +162,8 @@ impl Rings {
         true
     }
 
-    /// Lets the kernel fill in the block of the group that starts at `first`, by a call of `ask`,
-    /// which returns the number of bytes. Stores the numbers that later readings need.
+    /// Lets the kernel fill in a group's block by a call of `ask`, which returns the number of
+    /// bytes. Stores the numbers that later readings need.
     pub(crate) fn ask<'p, P: Pmu>(
         &mut self,
         first: usize,

@@ -57,7 +57,6 @@ fn sign_extension_at_the_edges_of_every_width() {
         assert_eq!(sign_extend(all, width), u64::MAX, "all ones is −1: {width}");
         assert_eq!(sign_extend(all - 1, width) as i64, -2);
         if width < 64 {
-            // Bits above the width do not belong to the counter.
             assert_eq!(sign_extend(!all | 5, width), 5);
             assert_eq!(sign_extend(!all | top, width), 0u64.wrapping_sub(top));
         }
@@ -71,9 +70,8 @@ fn a_counter_armed_at_half_its_range_counts_through_every_edge() {
         let half = 1u64 << (width - 1);
         let all = u64::MAX >> (64 - width);
         let page = page(1, width, half);
-        // The counter's values over time: at its start, a little later, before and after its
-        // overflow (whose interrupt may be late), and at the last count before the sign would
-        // change.
+        // The values at the start, a little later, before and after the overflow (whose interrupt
+        // may be late), and at the last count before the sign would change.
         assert_eq!(value(&page, half), Some(0), "width {width}");
         assert_eq!(value(&page, half + 51), Some(51));
         assert_eq!(value(&page, all), Some(half - 1));
@@ -127,8 +125,7 @@ fn enabled_and_running_go_on_from_where_the_page_was_written() {
     page.time_offset.store(1_000u64.wrapping_neg(), Ordering::Relaxed);
     let now = Still { counters: [0, 7, 0, 0], ticks: 530 };
     assert_eq!(read([&page], &now), Some(vec![0, 1_060, 460, 7, 0]));
-    // Now the clock has 32 bits and has wrapped around once after the kernel wrote the page: from
-    // 0xffff_fff0 to 0x10 is 32 ticks.
+    // Now the clock has 32 bits and has wrapped around: from 0xffff_fff0 to 0x10 is 32 ticks.
     page.capabilities.fetch_or(CAP_USER_TIME_SHORT, Ordering::Relaxed);
     page.time_cycles.store(0xffff_fff0, Ordering::Relaxed);
     page.time_mask.store(0xffff_ffff, Ordering::Relaxed);
@@ -142,9 +139,9 @@ fn the_kernel_is_asked_whenever_the_page_says_so() {
     let pmu = Still { counters: [1, 2, 3, 4], ticks: 0 };
     let good = || page(1, 48, 10);
     assert_eq!(read([&good()], &pmu).map(|b| b[3]), Some(11));
-    // While the counter is not on the CPU, only the kernel can read it.
+    // This counter is not on the CPU.
     assert_eq!(read([&page(0, 48, 10)], &pmu), None);
-    // This implementation cannot read a counter with this index.
+    // There is no counter with this index.
     assert_eq!(read([&page(5, 48, 10)], &pmu), None);
     for lacks in [CAP_USER_READ, CAP_USER_TIME] {
         let page = good();
@@ -152,7 +149,7 @@ fn the_kernel_is_asked_whenever_the_page_says_so() {
         assert!(!page.allows());
         assert_eq!(read([&page], &pmu), None);
     }
-    // One unreadable member of three is enough, and a group without members cannot be read.
+    // One unreadable member is enough, and a group without members cannot be read.
     let block = read([&good(), &page(2, 32, 0), &page(4, 64, 0)], &pmu);
     assert_eq!(block, Some(vec![0, 0, 0, 11, 0, 2, 0, 4, 0]));
     assert_eq!(read([&good(), &page(0, 32, 0), &page(4, 64, 0)], &pmu), None);
@@ -197,8 +194,6 @@ fn a_reading_is_retried_after_a_change_and_given_up_if_changes_do_not_stop() {
         times: Cell::new(times),
         counter: Cell::new(5),
     };
-    // The page changes while the leader is read, or while the member is read (each page in turn),
-    // once or twice.
     for (of, after) in [(&leader, 0), (&leader, 1), (&member, 1)] {
         for times in [1, 2] {
             let pmu = pmu(of, after, times);
@@ -215,10 +210,9 @@ fn a_reading_is_retried_after_a_change_and_given_up_if_changes_do_not_stop() {
     assert_eq!(read([&leader], &pmu(&leader, 0, 0)), None);
 }
 
-/// Reads the counter of a page to which another thread writes all the time. `offset` + counter is
-/// always a multiple of three, and the times have the same value, so a torn reading is visible.
-/// Real pages are written on the reader's own CPU. A writer on another CPU can imitate that only
-/// where CPUs see each other's stores in order.
+/// `offset` + counter is always a multiple of three, and the times have the same value, so a torn
+/// reading is visible. Real pages are written on the reader's own CPU. A writer on another CPU can
+/// imitate that only where CPUs see each other's stores in order.
 #[test]
 #[cfg_attr(not(target_arch = "x86_64"), ignore = "the imitation needs ordered stores")]
 fn a_page_that_another_thread_writes_is_never_read_torn() {
@@ -249,8 +243,7 @@ fn a_page_that_another_thread_writes_is_never_read_torn() {
             let mut total = 0u64;
             while !stop.load(Ordering::Relaxed) {
                 total += 3;
-                // The locks are odd while a field changes, and are written in the order of a
-                // seqlock's writer.
+                // The locks are odd while a field changes, and are written in a seqlock's order.
                 leader.lock.fetch_add(1, Ordering::AcqRel);
                 member.lock.fetch_add(1, Ordering::AcqRel);
                 let counter = total % 1_000;

@@ -8,8 +8,7 @@ use dataset::{Options, export};
 use profile::Profile;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// Makes a profile of one rank, with some calls of three ops. One of the ops runs inside of another
-/// one. Even and odd ranks have different counters.
+/// Makes a profile of one rank. Even and odd ranks have different counters.
 pub fn script(rank: u32) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter(if rank.is_multiple_of(2) { "instructions:u" } else { "cycles:u" }, 0);
@@ -32,7 +31,6 @@ pub fn add(dir: &Path, rank: u32, calls: bool) -> Scratch {
     scratch
 }
 
-/// Returns the options with which a rank is exported.
 pub fn options(rank: u32, calls: bool) -> Options {
     Options {
         run: "train 7".to_owned(),
@@ -45,7 +43,6 @@ pub fn options(rank: u32, calls: bool) -> Options {
     }
 }
 
-/// Reads all files, and returns their contents by their paths.
 pub fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut left = vec![dir.to_owned()];
@@ -63,7 +60,6 @@ pub fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-/// Writes the files that [`files`] has read.
 pub fn write(dir: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) {
     for (path, bytes) in files {
         let path = dir.join(path);

@@ -12,12 +12,10 @@ use testkit::Scratch;
 
 use super::common::{add, files, options, script};
 
-/// Returns the path of the JSON file of a rank's part.
 fn json_of(dir: &Path, rank: u32) -> PathBuf {
     dir.join(format!("parts/run=train%207/rank={rank}/part-{rank:032x}.json"))
 }
 
-/// Changes the JSON file of a part.
 fn edit(dir: &Path, rank: u32, change: impl FnOnce(&mut Value)) {
     let path = json_of(dir, rank);
     let mut part = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -30,8 +28,7 @@ fn part(dir: &Path, rank: u32) -> Part {
     found.parts.into_iter().find(|part| part.members[0].rank == rank).unwrap()
 }
 
-/// Opens the dataset, in which rank 1 is damaged, and returns the description of the damage. Checks
-/// that only rank 0 is in the dataset.
+/// Opens the dataset, in which rank 1 is damaged, and returns the description of the damage.
 fn said(dir: &Path) -> String {
     let found = Dataset::open(dir).unwrap();
     let ranks: Vec<u32> = found.members().iter().map(|member| member.rank).collect();
@@ -112,7 +109,7 @@ fn a_file_of_another_table_or_rank_is_named_and_left_out() {
     check(hist, rows, "has no column op of table stats");
     let (others, rows) = of(&zero, "stats");
     check(others, rows, "it has rows of a rank that its part does not have");
-    // The file has the right size, and all bits of its footer are 1.
+    // The file has the right size, but its footer does not.
     let (mut bytes, rows) = of(&one, "stats");
     let size = bytes.len();
     bytes[size - 200..size - 8].fill(0xff);
@@ -131,7 +128,7 @@ fn rows_that_no_member_has_are_an_error_of_the_merge() {
     }
     merge(&[Dataset::open(&a).unwrap()], &b).unwrap();
     // Rank 1 is removed from the list of members. It is neither the lowest nor the highest rank, so
-    // the minimum and maximum in a file's statistics do not reveal the rows that have no member.
+    // statistics do not reveal its rows.
     let directory = b.join("parts/run=train%207");
     let json = fs::read_dir(directory).unwrap().next().unwrap().unwrap().path();
     let mut part: Part = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
@@ -170,7 +167,7 @@ fn a_directory_of_somebody_else_is_no_dataset() {
     let error = dataset::export(&profile, &mine, &options(0, false)).unwrap_err().to_string();
     assert!(error.ends_with("is not a dataset, and not empty: it has src"), "{error}");
     assert!(files(&mine) == before);
-    // Use the profile itself as the directory.
+    // The profile itself is the directory.
     let error = dataset::export(&profile, &path, &options(0, false)).unwrap_err().to_string();
     assert!(error.contains("is not a dataset, and not empty"), "{error}");
     let too_large = dataset::export(&profile, &scratch.join("a"), &options(1 << 31, false));

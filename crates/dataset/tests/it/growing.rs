@@ -1,6 +1,6 @@
-//! Tests parts of a recording that goes on: each export adds a file of calls, and replaces all
-//! other files of the part. After the last export, the dataset has the same rows as after one
-//! export of the whole recording.
+//! Tests parts of a recording that goes on: an export adds a file of calls, and replaces the other
+//! files of the part. In the end, the dataset has the same rows as after one export of the whole
+//! recording.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,12 +13,10 @@ use testkit::{CallScript, Item, ProfileScript, Scratch};
 
 use super::common::{files, options};
 
-/// Pages of each thread, and calls of each page.
 pub const PAGES: u64 = 6;
 const CALLS: u64 = 25;
 
-/// Makes a recording with the first `pages` pages of two threads. `older` adds a process that is
-/// older than theirs.
+/// Makes a recording with the first `pages` pages of two threads. `older` adds an older process.
 pub fn script(pages: u64, older: bool) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("instructions:u", 0);
@@ -49,12 +47,10 @@ pub fn script(pages: u64, older: bool) -> ProfileScript {
     script
 }
 
-/// Returns the options with which the recording is exported, with its calls.
 pub fn growing(unfinished: bool) -> Options {
     Options { unfinished, ..options(1, true) }
 }
 
-/// Exports a recording to the dataset.
 pub fn add(dir: &Path, script: &ProfileScript, options: &Options) -> Exported {
     let (_scratch, path) = script.written();
     export(&Profile::open(&path).unwrap(), dir, options).unwrap()
@@ -66,7 +62,7 @@ pub fn part(dir: &Path) -> Part {
     part.clone()
 }
 
-/// Returns all rows of the part's table, each as a text, sorted.
+/// Returns the rows of a table as sorted texts.
 pub fn rows(dir: &Path, part: &Part, table: Table) -> Vec<String> {
     let mut rows = Vec::new();
     for file in part.files_of(table.name()) {
@@ -100,13 +96,12 @@ fn the_parts_together_are_the_whole_recording() {
         assert_eq!(part.files_of("calls").count() as u64, pages);
         let calls = rows(&dir, &part, Table::Calls);
         assert_eq!(calls.len() as u64, 2 * pages * CALLS);
-        // No file of calls has changed, and each other table has one file.
         let now = files(&dir);
         assert!(kept.iter().all(|(path, bytes)| now.get(path) == Some(bytes)), "{pages}");
         kept = now.into_iter().filter(|(path, _)| path.starts_with("calls")).collect();
         let listed = part.all_files().count();
         assert_eq!(files(&dir).len(), listed + 2, "nothing else is there");
-        // An export at which nothing is new adds no file.
+        // An export without new calls adds no file.
         add(&dir, &script(pages, false), &growing(true));
         assert_eq!(self::part(&dir), part);
     }
@@ -122,9 +117,7 @@ fn the_parts_together_are_the_whole_recording() {
         let own = |part: &Part| part.files.get(table.name()).cloned();
         assert_eq!(own(&grown), own(&one), "{table}");
     }
-    // The second time, the part is already there.
     assert_eq!(add(&dir, &script(PAGES, false), &growing(false)), Exported::AlreadyThere);
-    // After a merge, all calls of the part are in one file.
     let out = scratch.join("merged");
     fs::create_dir(&out).unwrap();
     merge(&[Dataset::open(&dir).unwrap()], &out).unwrap();
@@ -146,15 +139,13 @@ fn a_recording_that_has_ended_is_preferred_to_its_beginning() {
         let merged = merge(&opened, &out).unwrap();
         assert!(!merged.members[0].unfinished && !is_unfinished(&out));
     }
-    // The beginning of a recording is still marked as unfinished after it was merged.
     let out = scratch.join("alone");
     fs::create_dir(&out).unwrap();
     merge(&[Dataset::open(&begun).unwrap()], &out).unwrap();
     assert!(is_unfinished(&out) && part(&out).schema.ends_with("/2"));
 }
 
-/// An export that took long, or that began before another one, contains an earlier state of the
-/// recording.
+/// An earlier state may arrive late.
 #[test]
 fn an_earlier_moment_replaces_nothing() {
     let scratch = Scratch::new();
@@ -169,7 +160,7 @@ fn an_earlier_moment_replaces_nothing() {
                 assert!(files(&dir) == before, "{ended} {pages} {calls}");
             }
         }
-        // This export has all calls, too, but from before the recording had ended.
+        // All calls, but from before the recording had ended.
         if ended {
             let last = add(&dir, &script(PAGES, false), &growing(true));
             assert_eq!(last, Exported::AlreadyThere);
@@ -213,7 +204,7 @@ fn what_was_numbered_otherwise_is_written_anew() {
     let scratch = Scratch::new();
     let (dir, whole) = (scratch.join("grown"), scratch.join("whole"));
     add(&dir, &script(2, false), &growing(true));
-    // A process that is older began to record: numbers of processes have changed.
+    // An older process changes the numbers of processes.
     add(&dir, &script(3, true), &growing(true));
     assert_eq!(part(&dir).files_of("calls").count(), 1);
     add(&dir, &script(PAGES, true), &growing(false));
@@ -221,7 +212,7 @@ fn what_was_numbered_otherwise_is_written_anew() {
     let calls = |dir: &Path| rows(dir, &part(dir), Table::Calls);
     assert_eq!(calls(&dir).len() as u64, 2 * PAGES * CALLS + 1);
     assert_eq!(calls(&dir), calls(&whole));
-    // The same happens with other keys of ops, and with files that somebody has removed.
+    // Other keys of ops, and files that somebody has removed.
     for damage in [0, 1] {
         let dir = scratch.join(&format!("{damage}"));
         add(&dir, &script(2, false), &growing(true));
@@ -252,7 +243,7 @@ fn a_lost_page_waits_for_the_end() {
         items[second] = Item::LostPage(ticks, cpu, ns);
         script
     };
-    // The first page of the first thread is lost, and it is not known whether it will come late.
+    // The first page of the first thread may still come late.
     add(&dir, &lossy(3), &growing(true));
     assert_eq!(rows(&dir, &part(&dir), Table::Calls).len() as u64, 3 * CALLS);
     add(&dir, &lossy(4), &growing(false));

@@ -1,5 +1,4 @@
-//! Tests that a writer that is killed at any step leaves the dataset in the old state or in the new
-//! one.
+//! Tests that a writer that is killed at any step leaves the dataset in the old or the new state.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -13,12 +12,10 @@ use testkit::Scratch;
 use super::common::{add, files, write};
 use super::growing;
 
-/// The environment variable that tells the child what to do, in which directory, and at which step
-/// to kill or stop itself.
+/// Tells the child what to do, in which directory, and at which step to kill or stop itself.
 const VARIABLE: &str = "COUNTERPOINT_TEST_DATASET_CHILD";
 
-/// Does the work of a child, if this process was started as one by another test. Otherwise, this
-/// test does nothing.
+/// Does the work of a child, if another test started this process as one.
 #[test]
 fn child() {
     let Ok(text) = std::env::var(VARIABLE) else { return };
@@ -68,7 +65,6 @@ fn to_run(what: &str, dir: &Path, step: u32) -> Command {
     child
 }
 
-/// Runs the child, and returns whether it was killed.
 fn is_killed(what: &str, dir: &Path, step: u32) -> bool {
     let child = to_run(what, dir, step).output().unwrap();
     match child.status.signal() {
@@ -100,11 +96,9 @@ fn an_export_that_is_killed_adds_all_or_nothing() {
         assert!(ranks == [0] || ranks == [0, 1], "step {step}: {ranks:?}");
         let after = files(&dir);
         assert!(before.iter().all(|(path, bytes)| after.get(path) == Some(bytes)), "step {step}");
-        // The next writer completes the dataset, whatever the killed writer has left.
         assert!(!is_killed("export", &dir, 0));
         let found = Dataset::open(&dir).unwrap();
         assert_eq!(found.members().len(), 2, "step {step}");
-        // The files that the killed writer has left are gone, unless the part was there already.
         let listed: usize = found.parts.iter().map(|part| part.all_files().count() + 1).sum();
         assert!(ranks == [0, 1] || files(&dir).len() == listed + 1, "step {step}");
         if !killed {
@@ -144,8 +138,7 @@ fn a_merge_that_is_killed_leaves_the_old_or_the_new_dataset() {
     assert!(seen[0] > 3 * 6 && seen[1] >= 2, "{seen:?}");
 }
 
-/// One more export, of a recording that has grown and may have ended, is killed. The part is then
-/// the old or the new one, and the next export completes it.
+/// One more export, of a recording that has grown, is killed.
 #[test]
 fn a_growing_part_is_the_old_or_the_new_one() {
     let scratch = Scratch::new();
@@ -164,7 +157,6 @@ fn a_growing_part_is_the_old_or_the_new_one() {
         let (part, now) = (growing::part(&dir), calls(&dir));
         assert!(now == few || now == all, "step {step}: {} calls", now.len());
         seen[usize::from(now == all)] += 1;
-        // The statistics are from the same moment as the calls.
         let stats = growing::rows(&dir, &part, Table::Stats);
         let other = if now == all { &whole } else { &begun };
         assert_eq!(stats, growing::rows(other, &growing::part(other), Table::Stats));
@@ -180,7 +172,7 @@ fn a_growing_part_is_the_old_or_the_new_one() {
 }
 
 /// An export of the beginning of a recording is stopped at some step. Meanwhile, somebody adds the
-/// whole recording. Then the first export goes on, and the dataset still has the whole recording.
+/// whole recording. Then the first export goes on.
 #[test]
 fn an_export_that_ends_late_replaces_no_later_part() {
     let scratch = Scratch::new();
@@ -207,7 +199,6 @@ fn an_export_that_ends_late_replaces_no_later_part() {
         let part = growing::part(&dir);
         assert!(!part.members[0].unfinished, "step {step}");
         assert_eq!(growing::rows(&dir, &part, Table::Calls), expected, "step {step}");
-        // No file of either export is left over.
         assert_eq!(files(&dir).len(), part.all_files().count() + 2, "step {step}");
         if !is_stopped {
             break;
@@ -217,7 +208,7 @@ fn an_export_that_ends_late_replaces_no_later_part() {
     assert!(step > 3 * 7, "only {step} steps");
 }
 
-/// Calls `found` again and again until it returns a value, for at most a minute.
+/// Waits for at most a minute.
 fn wait_for<T>(mut found: impl FnMut() -> Option<T>) -> T {
     for _ in 0..60_000 {
         if let Some(found) = found() {
@@ -228,13 +219,13 @@ fn wait_for<T>(mut found: impl FnMut() -> Option<T>) -> T {
     panic!("not after a minute");
 }
 
-/// Returns the state of a process, as the kernel shows it.
+/// Returns the state of a process.
 fn state(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Returns whether a process waits for a lock of `flock`.
+/// Whether a process waits for a lock of `flock`.
 fn is_waiting(pid: u32) -> bool {
     let locks = std::fs::read_to_string("/proc/locks").unwrap();
     let pid = pid.to_string();

@@ -28,8 +28,7 @@ fn any_order_and_tree_gives_the_same_files() {
     let found = merged(&all, &expected);
     assert_eq!(found.members.len(), 5);
     let expected = files(&expected);
-    // There is one file of each table except for losses, of which there are none; one part; and
-    // dataset.json.
+    // One file of each table except for losses, one part, and dataset.json.
     assert_eq!(expected.len(), 8, "{:?}", expected.keys());
     let mut random = Random(77);
     for round in 0..8 {
@@ -57,7 +56,7 @@ fn the_same_recording_is_there_once() {
     let before = files(&a);
     add(&a, 3, false);
     assert!(files(&a) == before, "nothing has changed");
-    // With calls, the part is replaced, and no file of the old part stays.
+    // With calls, the part is replaced.
     add(&a, 3, true);
     let found = Dataset::open(&a).unwrap();
     assert_eq!(found.members().len(), 1);
@@ -68,8 +67,7 @@ fn the_same_recording_is_there_once() {
     assert_eq!((found.members.len(), found.repeated), (1, 1));
 }
 
-/// A recording that is exported again after a merge would be there twice, and readers would leave
-/// one out.
+/// A recording that was merged and exported again would be there twice.
 #[test]
 fn a_merged_recording_is_not_added_again() {
     let scratch = Scratch::new();
@@ -88,7 +86,6 @@ fn a_merged_recording_is_not_added_again() {
         refused.contains("rank 3 is already in") && refused.contains("merge both"),
         "{refused}"
     );
-    // What the message advises has all of both.
     add(&own, 3, true);
     let found = merged(&[&out, &own], &both);
     assert_eq!((found.members.len(), found.repeated, found.gaps.len()), (2, 1, 1));
@@ -97,7 +94,6 @@ fn a_merged_recording_is_not_added_again() {
     let redacted = dataset::Options { redacted: true, ..options(3, true) };
     let refused = dataset::export(&profile, &out, &redacted).unwrap_err().to_string();
     assert!(refused.contains("its names stay there"), "{refused}");
-    // A rank that was not merged can be added.
     add(&out, 5, false);
     assert_eq!(Dataset::open(&out).unwrap().members().len(), 3);
     // Readers leave out a part with a damaged file, so its ranks can be added again.
@@ -138,7 +134,6 @@ fn what_is_missing_is_named_and_the_rest_is_merged() {
         }
     }
     assert_eq!(missing, ["2, 4, 7"]);
-    // Another dataset has the part that is broken in this one.
     let b = scratch.join("b");
     add(&b, 5, false);
     let found = merged(&[&a, &b], &scratch.join("again"));

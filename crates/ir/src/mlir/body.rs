@@ -1,4 +1,4 @@
-//! Reads the blocks of a function: their arguments, and the edges between them.
+//! Reads the blocks of a function.
 
 use std::collections::HashMap;
 
@@ -9,27 +9,26 @@ use crate::scan::Span;
 use super::read::Function;
 use super::scan::{Cursor, is_name, name_end};
 
-/// An argument of a block, as pieces of the text.
+/// An argument of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument {
     /// The name with its `%`.
     pub name: Span,
-    /// The argument's type, without its location.
+    /// The type, without its location.
     pub kind: Span,
 }
 
-/// The blocks of a function. Their graph is in [`Body`]. The operand of an edge is the whole
-/// successor, for example `^bb2(%25 : i64)`.
+/// The blocks of a function. The operand of an edge is the whole successor, for example `^bb2(%25 :
+/// i64)`.
 #[derive(Debug, Default)]
 pub struct Blocks {
     /// Blocks and edges.
     pub body: Body,
     pub arguments: Vec<Argument>,
     pub of_block: Vec<(u32, u32)>,
-    /// Statements that define one value and may define the counter of a loop, by the value's name
-    /// with `%`.
+    /// Statements that may define the counter of a loop, by the value's name with `%`.
     pub defined: HashMap<Vec<u8>, Span>,
-    /// Indices of blocks by name, with `^`.
+    /// By name, with `^`.
     names: HashMap<Vec<u8>, u32>,
 }
 
@@ -37,8 +36,7 @@ pub struct Blocks {
 const LOOKED_AT: [&[u8]; 3] = [b"llvm.mlir.constant", b"llvm.add", b"llvm.icmp"];
 
 impl Blocks {
-    /// Reads the body of a function. If its syntax is not understood, `Body::strange` contains the
-    /// reason.
+    /// Reads the body of a function. `Body::strange` says if its syntax is not understood.
     pub fn read(text: &[u8], function: &Function) -> Result<Self, IrError> {
         let mut blocks = Self::default();
         let end = function.body.end as usize;
@@ -74,7 +72,7 @@ impl Blocks {
             }
             let end = cursor.statement()?;
             if end == start {
-                // There is a bracket that does not belong to a statement.
+                // A bracket that belongs to no statement.
                 blocks.strange(|| format!("line {line}: this is not an operation"));
                 return Ok(blocks);
             }
@@ -118,7 +116,7 @@ impl Blocks {
         });
     }
 
-    /// Reads the text after the name of a block: its arguments, if it has any, and a colon.
+    /// Reads a block's arguments, if any, and a colon.
     fn label(
         &mut self,
         cursor: &mut Cursor,
@@ -196,9 +194,9 @@ impl Blocks {
                 if LOOKED_AT.contains(&word) {
                     self.defined.insert(result.of(text).to_vec(), span);
                 }
-                // The statement is another terminator, has a region with blocks of its own, or is
-                // in the generic form. An intrinsic in the generic form is accepted (IREE has some
-                // where a processor has masked vectors, such as `llvm.intr.vp.reduce.fmax`).
+                // Another terminator, or a region with blocks, or the generic form. Intrinsics in
+                // the generic form are accepted: IREE has some where a processor has masked vectors
+                // (`llvm.intr.vp.reduce.fmax`).
                 let is_intrinsic = text[op.start as usize..].starts_with(b"\"llvm.intr.");
                 if !(word.contains(&b'.') || is_intrinsic) || has_successor(text, span) {
                     let word = show(first_word(text, op));
@@ -214,8 +212,8 @@ impl Blocks {
         false
     }
 
-    /// Finds the target blocks of all terminators. An error has the line and the defect of a
-    /// malformed terminator.
+    /// Finds the targets of the terminators. The error is the line and the defect of a malformed
+    /// one.
     fn resolve(&mut self, text: &[u8]) -> Result<(), (u32, String)> {
         for i in 0..self.body.blocks.len() {
             let block = self.body.blocks[i];
@@ -269,7 +267,7 @@ fn operation(text: &[u8], statement: Span) -> (Span, Span) {
     if text.get(at) == Some(&b'%') {
         at = name_end(text, at + 1);
         result = Span::new(start, at);
-        // There are several results: `%1:2 =` or `%1, %2 =`.
+        // Several results: `%1:2 =` or `%1, %2 =`.
         while text
             .get(at)
             .is_some_and(|b| is_name(*b) || matches!(b, b' ' | b'\t' | b'=' | b':' | b',' | b'%'))
@@ -299,7 +297,7 @@ fn first_word(text: &[u8], op: Span) -> &[u8] {
     }
 }
 
-/// Calls `each` for the offsets and bytes of a statement outside of strings and comments.
+/// Calls `each` for the bytes of a statement outside of strings and comments.
 fn outside_strings(text: &[u8], span: Span, mut each: impl FnMut(usize, u8)) {
     let (mut at, end) = (span.start as usize, span.end as usize);
     let text = &text[..end];
@@ -330,8 +328,8 @@ fn has_successor(text: &[u8], span: Span) -> bool {
     found
 }
 
-/// Returns the successors of a terminator, with the values that they pass. The list is empty if a
-/// successor spans several lines, which no printer writes.
+/// Returns the successors of a terminator, with the values that they pass. The list is empty if one
+/// spans several lines, which no printer writes.
 pub fn successors(text: &[u8], terminator: Span) -> Vec<Span> {
     let end = terminator.end as usize;
     let mut found: Vec<Span> = Vec::new();
@@ -352,8 +350,8 @@ pub fn successors(text: &[u8], terminator: Span) -> Vec<Span> {
     found
 }
 
-/// Returns the pieces between the commas outside of all brackets. Angle brackets count as brackets,
-/// unless they are part of an arrow.
+/// Returns the pieces between commas outside of brackets. Angle brackets count, except those of
+/// arrows.
 pub fn pieces(text: &[u8], inside: Span) -> Vec<Span> {
     let mut found = Vec::new();
     let mut depth = 0_i64;

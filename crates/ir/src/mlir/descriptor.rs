@@ -1,10 +1,9 @@
-//! Writes the additions to an instrumented module that are not hooks: the descriptor, the side
-//! table as bytes, and the rehearsal (a function that runs empty hits).
+//! Writes what hooks need in an instrumented module: the descriptor, the side table, and the
+//! rehearsal (a function that runs empty hits).
 //!
-//! The executables that IREE's compiler makes have no constructors and may not import symbols, so
-//! no code in them looks for a runtime. The descriptor is in a writable segment of the executable,
-//! aligned to 64 bytes, and begins with its magic number. A runtime that sees the loading of the
-//! executable finds the descriptor by this number.
+//! IREE's executables have no constructors and may not import symbols, so nothing in them looks for
+//! a runtime. The descriptor is in a writable segment, aligned to 64 bytes, and begins with its
+//! magic number, by which a runtime finds it when the executable is loaded.
 
 use std::fmt::Write;
 
@@ -27,7 +26,6 @@ pub struct Descriptor<'a> {
     pub hooks: &'a Hooks,
 }
 
-/// The type of the descriptor.
 const KIND: &str = "!llvm.struct<(array<8 x i8>, i32, i32, i32, i32, array<16 x i8>, ptr, i64, ptr, \
                     ptr, ptr, ptr, ptr, i32, i32, i64, ptr, i64)>";
 
@@ -39,7 +37,7 @@ fn quoted(bytes: &[u8]) -> String {
 }
 
 impl Descriptor<'_> {
-    /// Writes all definitions at the top level of a module.
+    /// Writes the definitions at the top level.
     pub fn write(&self, code: &mut Code) {
         let table = self.names.of("table");
         let bytes = self.table.len();
@@ -93,7 +91,7 @@ impl Descriptor<'_> {
         code.close();
     }
 
-    /// Writes the function that runs empty hits on an entry that its caller passes.
+    /// Writes the function that runs empty hits on its caller's entry.
     fn rehearse(&self, code: &mut Code) {
         code.function(format_args!(
             "{}(%module: !llvm.ptr, %entry: !llvm.ptr, %times: i64) attributes {{passthrough = \

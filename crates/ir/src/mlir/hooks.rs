@@ -1,6 +1,4 @@
-//! Writes the functions that hooks call in MLIR. These functions contain the code for the start and
-//! end of a hit, which [`crate::hooks`] writes for LLVM IR. `loops.h` explains what each number
-//! means.
+//! Writes the functions that hooks call in MLIR. `loops.h` explains the numbers.
 //!
 //! ```text
 //!  enter()                                                            → table
@@ -9,18 +7,15 @@
 //! ```
 //!
 //! `kept` points at three words of the caller's stack: the time stamp (0 if the hit is not timed),
-//! the value that `begin` of the descriptor returned, and the `end` function to call. `child`
-//! points at the word to which the loops directly inside add their times, and `parent` points at
-//! the corresponding word of the function or loop around this one. Both are used only in mode
-//! timed, and are null otherwise. `iterations` is negative if they are not known. At a call, all
-//! arguments except `table` and `iterations` are constants or addresses on the stack. LLVM must
-//! inline the functions (`alwaysinline`), and then none of these constants and addresses is passed
-//! at run time.
+//! what `begin` of the descriptor returned, and the `end` function to call. In mode timed, `child`
+//! points at the word to which the loops directly inside add their times, and `parent` at that word
+//! of the function or loop around; otherwise both are null. `iterations` is negative if they are
+//! not known. The other arguments of a call are constants or addresses on the stack, and cost
+//! nothing, because LLVM must inline the functions (`alwaysinline`).
 //!
-//! The functions read fields of the descriptor as volatile. Only the runtime writes these fields
-//! and no code of the module does, so LLVM would otherwise replace them by their initial values.
-//! Atomic reads and writes are in MLIR's generic form, whose syntax does not change between
-//! versions.
+//! Fields of the descriptor are read as volatile: no code of the module writes them, so LLVM would
+//! otherwise replace them by their initial values. Atomic accesses are in MLIR's generic form,
+//! whose syntax does not change between versions.
 
 use std::fmt::{Arguments, Write};
 
@@ -38,16 +33,15 @@ const INLINED: &str = "attributes {passthrough = [\"alwaysinline\", \"nounwind\"
 /// Writes functions.
 #[derive(Debug)]
 pub struct Code {
-    /// The text that has been written so far.
+    /// The text so far.
     pub out: String,
-    /// The next number for a new value or block.
     next: u32,
-    /// The name of the descriptor, with `@`.
+    /// The descriptor's name, with `@`.
     descriptor: String,
 }
 
 impl Code {
-    /// Makes an empty writer. `descriptor` is the name of the module's descriptor, with `@`.
+    /// Makes an empty writer. `descriptor` is the descriptor's name, with `@`.
     pub fn new(descriptor: String) -> Self {
         Self { out: String::new(), next: 0, descriptor }
     }
@@ -85,7 +79,6 @@ impl Code {
         self.value(format_args!("llvm.mlir.addressof {descriptor} : !llvm.ptr"))
     }
 
-    /// Computes the address of a field of the descriptor.
     fn field(&mut self, offset: usize) -> String {
         let descriptor = self.address_of_descriptor();
         self.at(&descriptor, offset)
@@ -95,12 +88,10 @@ impl Code {
         self.value(format_args!("llvm.mlir.zero : !llvm.ptr"))
     }
 
-    /// Reads a word of the stack.
     fn kept(&mut self, address: &str, kind: &str) -> String {
         self.value(format_args!("llvm.load {address} : !llvm.ptr -> {kind}"))
     }
 
-    /// Writes a word of the stack.
     fn keep(&mut self, value: &str, kind: &str, address: &str) {
         self.line(format_args!("llvm.store {value}, {address} : {kind}, !llvm.ptr"));
     }
@@ -215,18 +206,18 @@ impl Print for Code {
     }
 }
 
-/// The mode, the clock and the names of the functions that hooks call.
+/// What the functions that hooks call depend on.
 #[derive(Clone, Debug)]
 pub struct Hooks {
-    /// The way in which hits are recorded.
+    /// How hits are recorded.
     pub mode: Mode,
-    /// The clock of the target.
+    /// The target's clock.
     pub clock: Clock,
-    /// The name of the function that asks the runtime for the thread's table, with `@`.
+    /// The function that asks the runtime for the thread's table, with `@`.
     pub enter: String,
-    /// The name of the function that begins a hit, with `@`.
+    /// The function that begins a hit, with `@`.
     pub begin: String,
-    /// The name of the function that ends a hit, with `@`.
+    /// The function that ends a hit, with `@`.
     pub end: String,
 }
 
@@ -237,7 +228,7 @@ impl Hooks {
         self.write_end(code);
     }
 
-    /// Reads a field of the descriptor that is a pointer.
+    /// Reads a pointer of the descriptor.
     fn pointer(code: &mut Code, offset: usize, acquire: bool) -> String {
         let address = code.field(offset);
         let ordering = if acquire { 4 } else { 2 };
@@ -273,7 +264,7 @@ impl Hooks {
         code.close();
     }
 
-    /// Computes the address of the entry in `%table` that belongs to `%id`.
+    /// Computes the address of the entry of `%id` in `%table`.
     fn entry(code: &mut Code) -> String {
         let wide = code.value(format_args!("llvm.zext %id : i32 to i64"));
         let size = code.number(ENTRY_BYTES as u64);
@@ -334,8 +325,7 @@ impl Hooks {
         code.close();
     }
 
-    /// Writes code that reads the counters, if the runtime wants them, and then the clock. Ends the
-    /// block.
+    /// Reads the counters, if the runtime wants them, and then the clock. Ends the block.
     fn start(&self, code: &mut Code, entry: &str) {
         let end_at = code.at("%kept", 16);
         let null = code.null();
@@ -399,7 +389,7 @@ impl Hooks {
         code.close();
     }
 
-    /// Writes code that adds a timed hit, which ends at time `now`, to its entry. Ends the block.
+    /// Adds a timed hit, which ends at time `now`, to its entry. Ends the block.
     fn book(&self, code: &mut Code, entry: &str, now: &str, stamp: &str) {
         let ticks = code.binary("sub", now, stamp);
         code.book(entry, &ticks, self.mode);
@@ -436,8 +426,7 @@ impl Hooks {
         code.go("out");
     }
 
-    /// Writes code that adds the iterations of a hit to its entry if they are known. Begins a new
-    /// block.
+    /// Adds the iterations of a hit to its entry, if they are known. Begins a new block.
     fn iterated(&self, code: &mut Code, entry: &str) {
         let zero = code.number(0);
         let known = code.compare("sge", "%iterations", &zero);

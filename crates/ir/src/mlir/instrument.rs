@@ -1,6 +1,4 @@
-//! Instruments a whole text of MLIR: reads it, chooses functions and loops, numbers them, inserts
-//! hooks, and puts the pieces together. Everything that is not instrumented stays unchanged, byte
-//! for byte.
+//! Instruments a whole text of MLIR. The rest of the text stays unchanged, byte for byte.
 
 use twox_hash::XxHash3_128;
 
@@ -30,19 +28,17 @@ use super::rewrite::Work;
 #[derive(Clone, Debug)]
 pub struct Instrumented {
     pub text: Vec<u8>,
-    /// The side tables, in the order of the text: one for each module of the text in which
-    /// something was instrumented.
+    /// One for each module in which something was instrumented, in the order of the text.
     pub tables: Vec<SideTable>,
-    /// The side tables as JSON, as they are embedded in the text.
+    /// The side tables as embedded in the text.
     pub json: Vec<String>,
-    /// The functions and loops that were not instrumented, in modules without a side table.
+    /// What was not instrumented, in modules without a side table.
     pub skipped: Vec<Skipped>,
-    /// Numbers of functions and loops, over all modules.
+    /// Over all modules.
     pub counts: Counts,
 }
 
-/// Instruments a text. Each `builtin.module` with functions of the `llvm` dialect gets a descriptor
-/// of its own, if anything in the module is instrumented.
+/// Instruments a text. Each module in which something is instrumented gets a descriptor.
 pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrError> {
     let found = modules(text)?;
     if found.is_empty() {
@@ -110,8 +106,7 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     Ok(done)
 }
 
-/// Computes the identity of an instrumented module: a hash of 128 bits of the module's text, its
-/// position among the modules of the file, and the options.
+/// A hash of the module's text, its position in the file, and the options.
 fn identity(
     text: &[u8],
     ordinal: usize,
@@ -133,7 +128,6 @@ fn identity(
     XxHash3_128::oneshot(&all).to_be_bytes()
 }
 
-/// The state while one module is instrumented.
 struct Run<'a> {
     text: &'a [u8],
     options: &'a Options<'a>,
@@ -142,7 +136,6 @@ struct Run<'a> {
     edits: &'a mut Edits,
     counts: &'a mut Counts,
     table: SideTable,
-    /// Collects the text of functions that have ids.
     kept: Keeper,
 }
 
@@ -152,7 +145,7 @@ impl Run<'_> {
         self.table.skipped.push(Skipped { function, label, why });
     }
 
-    /// Instruments a function, if some part of it is chosen.
+    /// Instruments a function, if a part of it is chosen.
     fn function(&mut self, function: &Function) -> Result<(), IrError> {
         self.counts.functions += 1;
         let name = &function.name;
@@ -234,7 +227,6 @@ impl Run<'_> {
         show(blocks.body.blocks[block as usize].label.of(self.text)).replacen('^', "", 1)
     }
 
-    /// Adds the instrumented functions and loops to the side table.
     fn enter_ids(&mut self, function: &Function, work: &Work, trips: &[Option<u64>]) {
         let lines = [function.line, function.last_line];
         self.kept.add(self.text, function.header.start as usize, lines);
@@ -278,7 +270,7 @@ impl Run<'_> {
         }
     }
 
-    /// Makes an entry with the fields that functions and loops have in common.
+    /// Makes an entry with the fields that functions and loops share.
     fn entry(&self, hook: &Hook, function: &Function, place: Place) -> Entry {
         Entry {
             id: hook.id,

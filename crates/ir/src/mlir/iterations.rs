@@ -1,5 +1,5 @@
-//! Computes the number of iterations of a loop from an argument of its header block, as
-//! [`crate::iterations`] does from phi nodes. The argument begins at the same value on all edges
+//! Computes the number of iterations of a loop from an argument of its header, as
+//! [`crate::iterations`] does from phi nodes. The argument begins at the same value on the edges
 //! into the loop and changes by a constant.
 
 use crate::choice::Choice;
@@ -15,28 +15,28 @@ use super::scan::name_end;
 /// A value that counts the iterations of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// The argument of the header, with `%`.
+    /// The header's argument, with `%`.
     pub value: String,
-    /// The number of bits of the counter's integer type, at most 64.
+    /// The bits of its integer type, at most 64.
     pub bits: u32,
-    /// The value with which the counter begins, by its name with `%`.
+    /// The first value, by its name with `%`.
     pub start: String,
-    /// The number that is added in each iteration. It is not 0.
+    /// What each iteration adds. It is not 0.
     pub step: i64,
-    /// The next value of the counter, by its name with `%`.
+    /// The next value, by its name with `%`.
     next: String,
-    /// Number of edges that go back to the header.
+    /// Edges back to the header.
     latches: u32,
-    /// Whether the last run of the header is an iteration, too, because the header has an edge to
-    /// itself, or works as [`crate::header`] defines it.
+    /// Whether the last run of the header is an iteration, too: it works ([`crate::header`]), or
+    /// has an edge to itself.
     pub whole: bool,
 }
 
-/// The largest step, up or down, with which a 64-bit counter is assumed not to wrap around: 2^48
-/// iterations take a day even if each takes a third of a nanosecond.
+/// The largest step with which a 64-bit counter is assumed not to wrap around: 2^48 iterations take
+/// a day even if each takes a third of a nanosecond.
 const LARGEST_STEP: u64 = 1 << 16;
 
-/// At most this many arguments of a header are read. The compiler's own counter is the first one.
+/// The arguments of a header that are read. The compiler's own counter is the first one.
 const MOST_ARGUMENTS: usize = 64;
 
 /// Looks for counters in the loops of one function.
@@ -46,7 +46,7 @@ pub struct Search<'a> {
     pub blocks: &'a Blocks,
     /// The function's loops.
     pub loops: &'a Loops,
-    /// For each block, the edges that end there: the block that they leave, and the edge.
+    /// For each block, the edges to it, each with the block that it leaves.
     pub arriving: &'a [Vec<(u32, Edge)>],
 }
 
@@ -98,8 +98,7 @@ impl Search<'_> {
         Some(Counter { value, bits, start, step, next, latches, whole })
     }
 
-    /// Whether the header works, and does not only decide: it stores, calls, or passes a value out
-    /// of the loop that it also passes to the next iteration, such as a sum.
+    /// Whether the header works ([`crate::header`]).
     fn works(&self, l: u32, header: u32) -> bool {
         let block = &self.blocks.body.blocks[header as usize];
         if stores_or_calls(block.text.of(self.text)) {
@@ -125,8 +124,7 @@ impl Search<'_> {
         passed(false).iter().filter(|value| own(value)).any(|value| back.contains(value))
     }
 
-    /// Returns the name of the value, with `%`, that an edge passes to argument `index` of its
-    /// target block.
+    /// Returns the value that an edge passes to argument `index`, with `%`.
     fn passed(&self, operand: Span, index: usize) -> Option<&[u8]> {
         let text = operand.of(self.text);
         let open = find(text, 0, b'(')?;
@@ -136,8 +134,8 @@ impl Search<'_> {
         whole.then_some(value)
     }
 
-    /// Returns the operands of a statement `%name = op …`, up to the first colon. `None` if `name`
-    /// is defined by another operation.
+    /// Returns the operands of `%name = op …`, up to the colon, or `None` if another operation
+    /// defines `name`.
     fn operands(&self, name: &[u8], op: &[u8]) -> Option<&[u8]> {
         let statement = self.blocks.defined.get(name)?.of(self.text);
         let rest = statement.get(name.len()..)?.trim_ascii_start().strip_prefix(b"=")?;
@@ -146,7 +144,7 @@ impl Search<'_> {
         Some(rest[..end].trim_ascii())
     }
 
-    /// Returns the number that `next` adds to `value`, and whether the result is known not to wrap.
+    /// Returns what `next` adds to `value`, and whether the result is known not to wrap.
     fn step(&self, next: &[u8], value: &[u8]) -> Option<(i64, bool)> {
         let operands = self.operands(next, b"llvm.add ")?;
         let (first, second) = two(operands)?;
@@ -178,8 +176,8 @@ impl Search<'_> {
                 }
             }
         }
-        // For each loop, whether the loop or a loop inside it calls something. A call can leave the
-        // loop (`crate::trips` says how).
+        // Whether each loop calls something, also inside: a call can leave the loop
+        // (`crate::trips`).
         let mut calls = vec![false; self.loops.all.len()];
         for (block, inner) in self.blocks.body.blocks.iter().zip(&self.loops.innermost) {
             let mut at = choice.nearest.get(*inner as usize).copied().unwrap_or(NONE);
@@ -200,7 +198,7 @@ impl Search<'_> {
             .collect()
     }
 
-    /// Returns the iterations of a loop that is left only from block `from`.
+    /// Returns the iterations of a loop that is left from block `from`.
     fn trips(&self, l: u32, from: u32, counter: &Counter) -> Option<u64> {
         let header = self.loops.all[l as usize].header;
         let body = &self.blocks.body;
@@ -236,7 +234,6 @@ fn values(operand: &[u8]) -> impl Iterator<Item = &[u8]> {
     operand[open..end].split(|b| *b == b',').map(<[u8]>::trim_ascii)
 }
 
-/// Whether one of the operations of a block stores or calls.
 fn stores_or_calls(block: &[u8]) -> bool {
     let works = [
         &b"llvm.store "[..],
@@ -255,7 +252,6 @@ fn stores_or_calls(block: &[u8]) -> bool {
     })
 }
 
-/// Returns the first two values of a list of operands, `%a, %b`.
 fn two(operands: &[u8]) -> Option<(&[u8], &[u8])> {
     let comma = find(operands, 0, b',')?;
     let first = operands[..comma].trim_ascii();
@@ -263,7 +259,7 @@ fn two(operands: &[u8]) -> Option<(&[u8], &[u8])> {
     let second = &rest[..name_end(rest, 1.min(rest.len()))];
     Some((first, second))
 }
-/// Whether a block has an operation that calls a function other than an intrinsic.
+/// Whether a block calls a function other than an intrinsic.
 fn calls_out(block: &[u8]) -> bool {
     let is_call = |line: &[u8]| {
         let operation = [&b"llvm.call "[..], b"llvm.invoke "];

@@ -1,6 +1,5 @@
-//! Finds the place of an operation in its source from the operation's location:
-//! `loc("m.mlir":5:13)`, `loc(callsite("m.mlir":5:13 at "m.mlir":1:1))`, `loc(fused[…])`, or the
-//! name of a location that is defined elsewhere (`loc(#loc7)`).
+//! Finds the place of an operation in its source from its location: `loc("m.mlir":5:13)`,
+//! `loc(callsite("m.mlir":5:13 at "m.mlir":1:1))`, `loc(fused[…])`, or a name (`loc(#loc7)`).
 
 use std::collections::HashMap;
 
@@ -9,12 +8,12 @@ use crate::source::Place;
 
 use super::scan::{Cursor, name_end};
 
-/// At most this many levels of nested locations are followed.
+/// The levels of nested locations that are followed.
 const MOST_LEVELS: usize = 16;
-/// At most this many bytes of a location are read.
+/// The bytes of a location that are read.
 const MOST_BYTES: usize = 1 << 16;
 
-/// The locations that have names: `#loc7 = loc("m.mlir":5:13)`.
+/// The named locations: `#loc7 = loc("m.mlir":5:13)`.
 #[derive(Debug, Default)]
 pub struct Places<'a> {
     named: HashMap<&'a [u8], &'a [u8]>,
@@ -31,15 +30,14 @@ impl<'a> Places<'a> {
         Self { named: named.collect() }
     }
 
-    /// Returns the place that the last location of a statement names.
+    /// Returns the place of a statement's last location.
     pub fn of(&self, text: &[u8], statement: Span) -> Place {
         let bytes = statement.of(text);
         let Some(at) = last_location(bytes) else { return Place::default() };
         self.resolve(&bytes[at..]).unwrap_or_default()
     }
 
-    /// Returns the first file, line and column in a location. In a nested location, the inner one
-    /// comes first.
+    /// Returns the first file, line and column. In a nested location, the inner one comes first.
     fn resolve(&self, location: &[u8]) -> Option<Place> {
         let mut location = location;
         for _ in 0..MOST_LEVELS {
@@ -66,7 +64,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Returns the offset of the last `loc(` of a statement, outside of strings.
+/// Returns the offset after the last `loc` of a statement, outside of strings.
 fn last_location(bytes: &[u8]) -> Option<usize> {
     let mut cursor = Cursor::new(bytes);
     let mut last = None;

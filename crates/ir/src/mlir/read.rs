@@ -1,5 +1,4 @@
-//! Reads the modules and functions of a text of MLIR: each `builtin.module` with functions of the
-//! `llvm` dialect.
+//! Reads the modules of a text of MLIR, and their functions of the `llvm` dialect.
 
 use crate::error::IrError;
 use crate::scan::{Span, find};
@@ -9,49 +8,47 @@ use super::scan::{Cursor, closes, name_end};
 /// Prefix of all names that the instrumenter adds to a module.
 pub const PREFIX: &[u8] = b"counterpoint_loops_";
 
-/// A module that directly contains functions of the `llvm` dialect.
+/// A module with functions of the `llvm` dialect.
 #[derive(Clone, Debug, Default)]
 pub struct Module {
-    /// The text of the module, from its first word to its closing brace.
+    /// From its first word to its closing brace.
     pub whole: Span,
-    /// The text between the module's braces.
+    /// Between the braces.
     pub inside: Span,
-    /// Offset of the start of the line with the module's closing brace, where definitions can be
-    /// added.
+    /// The start of the line with the closing brace, where definitions can be added.
     pub end: u32,
     /// The target triple.
     pub triple: Option<String>,
-    /// The functions with a body.
+    /// Those with a body.
     pub functions: Vec<Function>,
 }
 
 /// A function with a body.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// The function's name, without `@` and quotes.
+    /// Without `@` and quotes.
     pub name: String,
-    /// The text of the function before its body: from its first word to its opening brace.
+    /// From the first word to the opening brace.
     pub header: Span,
-    /// The text between the function's braces.
+    /// Between the braces.
     pub body: Span,
-    /// Line of the header's first word, from 1.
+    /// Line of the first word, from 1.
     pub line: u32,
     /// Line of the opening brace.
     pub body_line: u32,
     /// Line of the closing brace.
     pub last_line: u32,
-    /// The location of the function, which follows its closing brace.
+    /// The location after the closing brace.
     pub tail: Span,
 }
 
-/// An opening bracket that is not closed yet.
 struct Open {
     bracket: u8,
-    /// Index of the module that begins with this bracket.
+    /// The module that begins with this bracket.
     module: Option<usize>,
 }
 
-/// Reads a text. Modules without functions of the `llvm` dialect are left out.
+/// Reads the modules of a text, except those without functions of the `llvm` dialect.
 pub fn modules(text: &[u8]) -> Result<Vec<Module>, IrError> {
     if u32::try_from(text.len()).is_err() {
         return Err(IrError::Long(text.len()));
@@ -62,7 +59,7 @@ pub fn modules(text: &[u8]) -> Result<Vec<Module>, IrError> {
     let mut open: Vec<Open> = Vec::new();
     let mut first_line = 1;
     loop {
-        // A definition can only be at the start of a line, or after a brace.
+        // A definition is at the start of a line, or after a brace.
         cursor.spaces();
         let start = cursor.at;
         let word = &text[start..name_end(text, start)];
@@ -93,7 +90,7 @@ pub fn modules(text: &[u8]) -> Result<Vec<Module>, IrError> {
             }
             _ => {}
         }
-        // Moves to the end of the line, and keeps track of the brackets that open and close on it.
+        // Moves to the end of the line, through its brackets.
         loop {
             let Some(byte) = cursor.next_special()? else {
                 if !open.is_empty() {
@@ -122,7 +119,6 @@ pub fn modules(text: &[u8]) -> Result<Vec<Module>, IrError> {
     }
 }
 
-/// Sets the end of a module.
 fn close(text: &[u8], module: &mut Module, at: usize) {
     module.whole.end = at as u32 + 1;
     module.inside.end = at as u32;
@@ -130,7 +126,7 @@ fn close(text: &[u8], module: &mut Module, at: usize) {
     module.end = (at - blanks) as u32;
 }
 
-/// Refuses a text that is recognised as something other than MLIR's text.
+/// Refuses a text that is recognised as something else.
 fn recognise(text: &[u8]) -> Result<(), IrError> {
     if text.starts_with(b"ML\xefR") {
         return Err(IrError::NotMlir("MLIR bytecode"));
@@ -150,7 +146,7 @@ fn recognise(text: &[u8]) -> Result<(), IrError> {
     Ok(())
 }
 
-/// Reads the header of a module and moves into its region. Returns `None` if no region follows.
+/// Moves into a module's region. Returns `None` if no region follows.
 fn module(cursor: &mut Cursor) -> Result<Option<Module>, IrError> {
     let start = cursor.at;
     let mut triple = None;
@@ -176,7 +172,7 @@ fn module(cursor: &mut Cursor) -> Result<Option<Module>, IrError> {
     Ok(Some(Module { whole, inside: Span::new(at.at, at.at), triple, ..Module::default() }))
 }
 
-/// Returns the last word before `at`, but not before `from`.
+/// Returns the last word before `at`, from `from` on.
 fn text_before(text: &[u8], from: usize, at: usize) -> &[u8] {
     let before = text[from..at].trim_ascii_end();
     let word = before.iter().rev().take_while(|b| super::scan::is_name(**b)).count();
@@ -193,7 +189,7 @@ fn attribute(text: &[u8], dictionary: Span, key: &[u8]) -> Option<String> {
     String::from_utf8(rest[..end].to_vec()).ok()
 }
 
-/// Returns the symbol that the definition at `at` defines: the first `@name` in its line.
+/// Returns the first `@name` in the line.
 fn symbol(text: &[u8], at: usize) -> Option<Span> {
     let line = find(text, at, b'\n').unwrap_or(text.len());
     let sign = find(&text[..line], at, b'@')? + 1;
@@ -203,13 +199,13 @@ fn symbol(text: &[u8], at: usize) -> Option<Span> {
     }
 }
 
-/// Returns the name of the global at `at` if only an instrumented module has such a name.
+/// Returns the name of the global at `at` if the instrumenter gives such names.
 fn instrumented(text: &[u8], at: usize) -> Option<String> {
     let name = symbol(text, at)?.of(text);
     name.starts_with(PREFIX).then(|| String::from_utf8_lossy(name).into_owned())
 }
 
-/// Reads a function and moves past its closing brace. Returns `None` for a declaration.
+/// Reads a function and moves past it. Returns `None` for a declaration.
 fn function(cursor: &mut Cursor) -> Result<Option<Function>, IrError> {
     let (text, start, line) = (cursor.text, cursor.at, cursor.line);
     let lacks = |what| IrError::Definition { line, what };

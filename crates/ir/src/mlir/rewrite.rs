@@ -1,4 +1,4 @@
-//! Inserts hooks into a function, and changes the successors on the edges that get hooks.
+//! Inserts hooks into a function.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ use super::read::Function;
 /// A function that is to be rewritten.
 pub struct Work<'a> {
     pub text: &'a [u8],
-    /// The definition of the function.
+    /// The function.
     pub definition: &'a Function,
     /// The function's blocks.
     pub blocks: &'a Blocks,
@@ -30,20 +30,18 @@ pub struct Work<'a> {
     pub loops: &'a Loops,
     /// The choice of the function and its loops.
     pub choice: &'a Choice,
-    /// The hook of the function, if it has an id.
+    /// If it has an id.
     pub function: Option<Hook>,
-    /// The hooks of loops, one for each element of [`Choice::loops`], in the same order.
+    /// One for each element of [`Choice::loops`].
     pub hooks: &'a [Hook],
-    /// The counter of iterations for each element of `hooks`, if there is one.
+    /// For each element of `hooks`, if there is one.
     pub counters: &'a [Option<Counter>],
     /// The functions that hooks call.
     pub calls: &'a Hooks,
 }
 
-/// The reason why a function with edges that leave very many loops cannot be instrumented.
 const TOO_MANY: &str = "its edges leave too many loops at once";
 
-/// Writes the inserted text.
 #[derive(Debug, Default)]
 struct Lines {
     out: String,
@@ -64,7 +62,7 @@ impl Lines {
 }
 
 impl Work<'_> {
-    /// Writes the changes. An error is the reason why the function is left unchanged.
+    /// Writes the changes. An error says why the function is left unchanged.
     pub fn rewrite(&self, edits: &mut Edits) -> Result<(), &'static str> {
         let body = &self.blocks.body;
         let limit = 64 + 8 * (body.edges.len() + body.blocks.len());
@@ -85,14 +83,14 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Returns the hook of a chosen loop, and the counter of its iterations.
+    /// Returns the hook of a chosen loop, and its counter.
     fn hook(&self, l: u32) -> Option<(&Hook, Option<&Counter>)> {
         let i = self.choice.loops.binary_search(&l).ok()?;
         Some((self.hooks.get(i)?, self.counters.get(i)?.as_ref()))
     }
 
-    /// Writes the code at the start of the function: slots on the stack, constants, the request for
-    /// the calling thread's table, and the start of the function's hit.
+    /// Writes the start of the function: slots, constants, the thread's table, and the start of its
+    /// hit.
     fn entry(&self, lines: &mut Lines) {
         let one = "llvm.mlir.constant(1 : i64) : i64";
         lines.line(format_args!("%cpt.one = {one}"));
@@ -144,7 +142,7 @@ impl Work<'_> {
         ));
     }
 
-    /// Writes new blocks for the edges into and out of chosen loops, at the end of the function.
+    /// Writes new blocks for the edges into and out of chosen loops.
     fn edges(&self, lines: &mut Lines, edits: &mut Edits) {
         let body = &self.blocks.body;
         lines.out.clear();
@@ -172,15 +170,14 @@ impl Work<'_> {
             }
         }
         if block > 0 {
-            // The new blocks are inserted before the blanks in front of the function's closing
-            // brace.
+            // Inserted before the blanks in front of the closing brace.
             let inside = Span { start: self.definition.body.start, end: self.definition.body.end };
             let kept = inside.of(self.text).trim_ascii_end().len() as u32;
             edits.insert(inside.start + kept, &lines.out);
         }
     }
 
-    /// Inserts the end of the function's hit before each return.
+    /// Ends the function's hit before each return.
     fn returns(&self, edits: &mut Edits) {
         let Some(hook) = &self.function else { return };
         for (i, block) in self.blocks.body.blocks.iter().enumerate() {
@@ -199,8 +196,8 @@ impl Work<'_> {
     }
 }
 
-/// Writes code on an edge out of a loop that computes the number of iterations. Returns the name of
-/// the result, of type `i64`.
+/// Computes the number of iterations on an edge out of a loop. Returns the name of the result, an
+/// `i64`.
 fn at_exit(counter: &Counter, from_header: bool, lines: &mut Lines) -> String {
     let Counter { value, bits, start, step, whole, .. } = counter;
     let (upper, lower) = if *step > 0 { (value, start) } else { (start, value) };
@@ -219,7 +216,7 @@ fn at_exit(counter: &Counter, from_header: bool, lines: &mut Lines) -> String {
     count
 }
 
-/// Returns the name of the slot to which loops inside of a hit add their times.
+/// Returns the slot to which loops inside add their times.
 fn child(hook: &Hook) -> String {
     if hook.slot { format!("%cpt.s{}", hook.id) } else { "%cpt.null".to_owned() }
 }

@@ -1,17 +1,17 @@
 //! Reads a text of MLIR as brackets, strings, comments and statements.
 //!
-//! In MLIR, an operation ends where its syntax ends. The printer begins each operation on a line of
-//! its own, and breaks lines only inside of brackets (`llvm.switch`, regions). So a statement ends
-//! with its line, unless a bracket is open there. Angle brackets are not counted, because `->` and
-//! comparisons contain them, too; no line ends inside of angle brackets.
+//! The printer begins an operation on a line of its own, and breaks lines only inside of brackets
+//! (`llvm.switch`, regions). So a statement ends with its line, unless a bracket is open there.
+//! Angle brackets are not counted, because `->` and comparisons contain them; no line ends inside
+//! of them.
 
 use crate::error::IrError;
 use crate::scan::{Span, find, table_of};
 
-/// The bytes at which [`Cursor::next_special`] stops or which begin a string or a comment.
+/// Where [`Cursor::next_special`] stops, and where strings and comments begin.
 static SPECIAL: [bool; 256] = table_of(b"\"\n/(){}[]");
 
-/// Whether a byte can be in a name without quotes (of a value, a block, a symbol or an operation).
+/// Whether a byte can be in a name without quotes.
 pub fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'.' | b'-')
 }
@@ -21,13 +21,13 @@ pub fn name_end(text: &[u8], at: usize) -> usize {
     text[at..].iter().position(|b| !is_name(*b)).map_or(text.len(), |n| at + n)
 }
 
-/// The current position in a text, and its line.
+/// A position in a text.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
     pub text: &'a [u8],
-    /// Offset of the next byte.
+    /// The next byte.
     pub at: usize,
-    /// Line of the next byte, from 1.
+    /// Its line, from 1.
     pub line: u32,
 }
 
@@ -61,20 +61,18 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Skips blanks in this line.
+    /// Skips blanks within the line.
     pub fn spaces(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\r')) {
             self.at += 1;
         }
     }
 
-    /// Moves to the end of the line.
     fn comment(&mut self) {
         self.at = find(self.text, self.at, b'\n').unwrap_or(self.text.len());
     }
 
-    /// Skips the string that begins here. A string has escapes with a backslash, and ends on the
-    /// line on which it begins.
+    /// Skips a string. It has escapes with a backslash, and ends on its line.
     pub fn string(&mut self) -> Result<(), IrError> {
         let mut at = self.at + 1;
         loop {
@@ -92,8 +90,8 @@ impl<'a> Cursor<'a> {
         Err(IrError::Truncated { what: "a string", line: self.line })
     }
 
-    /// Moves to the next bracket or end of line outside of strings and comments, and returns that
-    /// byte. Returns `None` at the end of the text.
+    /// Moves to the next bracket or end of line outside of strings and comments, and returns it.
+    /// Returns `None` at the end of the text.
     pub fn next_special(&mut self) -> Result<Option<u8>, IrError> {
         loop {
             let Some(skipped) = self.rest().iter().position(|b| SPECIAL[*b as usize]) else {
@@ -110,7 +108,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves past the bracket that opens here and everything inside.
+    /// Moves past a bracket and its content.
     pub fn balanced(&mut self) -> Result<(), IrError> {
         let first = self.line;
         let mut open: Vec<u8> = Vec::new();

@@ -1,4 +1,4 @@
-//! Compiles test programs in C and C++, instruments and runs them, and reads their counts.
+//! Compiles, instruments and runs test programs in C and C++.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,24 +10,23 @@ use testkit::Scratch;
 use super::ran::{Ran, instrumented, runtime, watched};
 use super::{Llvm, programs, run, without_llvm};
 
-/// Returns options that instrument everything in a module.
+/// Options that instrument everything.
 pub fn all(mode: Mode) -> Options<'static> {
     let (max_depth, min_height) = (Some(99), Some(0));
     Options { mode, max_depth, min_height, functions: Functions::All, ..Options::default() }
 }
 
-/// A compiler, with everything that compiling a program in C or C++ needs.
+/// What compiling a test program needs.
 pub struct Bench {
     pub llvm: Llvm,
-    /// A scratch folder.
     pub scratch: Scratch,
     /// The runtime of the test programs.
     pub runtime: PathBuf,
 }
 
 impl Bench {
-    /// Makes a bench with the first known LLVM that has clang and opt. If none has both, the test
-    /// is reported as skipped, and the result is `None`.
+    /// Uses the first known LLVM that has clang and opt. Without one, the test is reported as
+    /// skipped.
     pub fn new() -> Option<Self> {
         let Some(llvm) = Llvm::with(&["clang", "opt"]) else {
             without_llvm("clang and opt of LLVM 15 or later");
@@ -38,7 +37,6 @@ impl Bench {
         Some(Self { llvm, scratch, runtime })
     }
 
-    /// Compiles a test program to a text.
     pub fn text(&self, file: &str, options: &[&str]) -> PathBuf {
         let path = self.scratch.join(&format!("{file}{}.ll", options.concat()));
         let mut clang = self.llvm.command("clang");
@@ -47,7 +45,6 @@ impl Bench {
         path
     }
 
-    /// Compiles and links a text to a program.
     pub fn link(&self, text: &Path, options: &[&str]) -> PathBuf {
         let path = text.with_extension("out");
         let mut clang = self.llvm.command("clang");
@@ -56,7 +53,6 @@ impl Bench {
         path
     }
 
-    /// Instruments, compiles and runs a text.
     pub fn watch(
         &self,
         text: &Path,

@@ -1,4 +1,4 @@
-//! Finds the tools of LLVM that check texts in the tests, and compiles the test programs.
+//! Finds the tools of LLVM, and compiles the test programs.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(dead_code, reason = "each test uses some of it")]
@@ -11,13 +11,12 @@ use std::process::{Command, Output};
 
 use testkit::Scratch;
 
-/// Versions of LLVM, in the order of preference.
+/// In the order of preference.
 const VERSIONS: [u32; 10] = [19, 22, 21, 20, 23, 24, 18, 17, 16, 15];
 
-/// The tools of one version of LLVM.
+/// One version of LLVM.
 #[derive(Clone, Copy, Debug)]
 pub struct Llvm {
-    /// The version of LLVM.
     pub version: u32,
 }
 
@@ -42,12 +41,11 @@ impl Llvm {
         std::env::split_paths(&path).map(|folder| folder.join(&file)).find(|path| path.exists())
     }
 
-    /// Returns a command that runs a tool.
     pub fn command(self, name: &str) -> Command {
         Command::new(self.tool(name).expect("this LLVM has the tool"))
     }
 
-    /// Lets `opt` verify a text. The error has the objections of `opt`.
+    /// The error has the objections of `opt`.
     pub fn verify(self, text: &Path) -> Result<(), String> {
         let mut opt = self.command("opt");
         let output = opt.args(["-passes=verify", "-disable-output"]).arg(text).output().unwrap();
@@ -63,17 +61,15 @@ pub fn without_llvm(what: &str) {
     testkit::skip("loops and LLVM", &format!("{what} is not installed"));
 }
 
-/// Returns the folder of test programs.
 pub fn programs() -> PathBuf {
     root().join("tests/programs/loops")
 }
 
-/// Returns the root of the repository.
+/// The root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Runs a command that must succeed.
 pub fn run(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let words = String::from_utf8_lossy(&output.stderr);
@@ -81,17 +77,16 @@ pub fn run(command: &mut Command) -> Output {
     output
 }
 
-/// A text of LLVM IR that a compiler made.
+/// A compiler's text of LLVM IR.
 #[derive(Debug)]
 pub struct Made {
-    /// The program, and the level of optimisation.
+    /// The program, and how it was compiled.
     pub name: String,
     pub path: PathBuf,
     /// The oldest LLVM that can read the text.
     pub version: u32,
 }
 
-/// Compiles the test programs in C and C++ with clang, at all levels.
 pub fn by_clang(llvm: Llvm, scratch: &Scratch) -> Vec<Made> {
     let mut all = Vec::new();
     for (file, debug) in [("kernels.c", true), ("exceptions.cpp", false)] {
@@ -107,8 +102,7 @@ pub fn by_clang(llvm: Llvm, scratch: &Scratch) -> Vec<Made> {
     all
 }
 
-/// Compiles the test program in Rust. The texts need an LLVM that is at least as new as rustc's
-/// own.
+/// Compiles the test program in Rust. The texts need an LLVM that is not older than rustc's.
 pub fn by_rustc(scratch: &Scratch) -> Option<Vec<Made>> {
     let version = Command::new("rustc").arg("-vV").output().ok()?;
     let version = String::from_utf8_lossy(&version.stdout).into_owned();

@@ -1,5 +1,4 @@
-//! Checks the instrumentation of a text of LLVM IR. The fuzzers and the tests with random texts use
-//! this.
+//! Checks the instrumentation of a text of LLVM IR, for fuzzers and random tests.
 
 use abi::loops::Mode;
 use ir::choice::{Functions, Options};
@@ -9,8 +8,7 @@ use ir::table::SideTable;
 /// Texts with all syntax that the reader knows.
 pub const SEEDS: [&str; 2] = [include_str!("seed_x86.ll"), include_str!("seed_aarch64.ll")];
 
-/// Instruments a text with options that `choice` selects, and checks the result. Returns whether
-/// the text could be instrumented.
+/// Instruments a text, and checks the result. Returns whether it could be instrumented.
 pub fn check(text: &[u8], choice: u64) -> bool {
     let options = Options {
         mode: Mode::ALL[(choice % 4) as usize],
@@ -24,9 +22,9 @@ pub fn check(text: &[u8], choice: u64) -> bool {
     };
     let Ok(done) = instrument(text, &options) else { return false };
     assert_eq!(SideTable::from_json(done.json.as_bytes()).unwrap(), done.table);
-    // Instrumenting the result again is refused, because the added names would be defined twice.
+    // The added names would be defined twice.
     assert!(instrument(&done.text, &options).is_err());
-    // Each hook has at most some thousand bytes, and each edge has at most a few hooks.
+    // A generous limit: a hook has some thousand bytes, and an edge a few hooks.
     assert!(done.text.len() < 200_000 + 40_000 * text.len(), "{} bytes", done.text.len());
     true
 }

@@ -1,5 +1,4 @@
-//! Checks the instrumentation of a text of MLIR. The fuzzers and the tests with random texts use
-//! this.
+//! Checks the instrumentation of a text of MLIR, for fuzzers and random tests.
 
 use abi::loops::Mode;
 use ir::choice::{Functions, Options};
@@ -9,7 +8,6 @@ use ir::table::SideTable;
 /// A text with all syntax that the reader knows.
 pub const SEED: &str = include_str!("seed.mlir");
 
-/// Returns the options that `choice` selects.
 pub fn options(choice: u64) -> Options<'static> {
     Options {
         mode: Mode::ALL[(choice % 4) as usize],
@@ -24,8 +22,7 @@ pub fn options(choice: u64) -> Options<'static> {
     }
 }
 
-/// Instruments a text with options that `choice` selects, and checks the result. Returns whether
-/// something was instrumented.
+/// Instruments a text, and checks the result. Returns whether something was instrumented.
 pub fn check(text: &[u8], choice: u64) -> bool {
     let Ok(done) = instrument(text, &options(choice)) else { return false };
     assert_eq!(done.json.len(), done.tables.len());
@@ -34,21 +31,21 @@ pub fn check(text: &[u8], choice: u64) -> bool {
         assert!(!table.entries.is_empty());
     }
     unchanged(text, &done);
-    // Each hook has at most some hundred bytes, each edge has at most a few hooks, and the
-    // definitions of a module have some kilobytes.
+    // A generous limit: a hook has some hundred bytes, an edge a few hooks, and the definitions of
+    // a module some kilobytes.
     let limit = 100_000 * (1 + done.tables.len()) + 40_000 * text.len();
     assert!(done.text.len() < limit, "{} bytes", done.text.len());
     if done.tables.is_empty() {
         assert_eq!(done.text, text);
         return false;
     }
-    // Instrumenting the result again is refused, because the added names would be defined twice.
+    // The added names would be defined twice.
     assert!(instrument(&done.text, &options(choice)).is_err());
     true
 }
 
-/// Checks that the instrumented text still has all bytes of the lines without `^` (a successor or a
-/// block) in the same order.
+/// Checks that the lines without `^` (a successor or a block) still have their bytes in the same
+/// order.
 fn unchanged(text: &[u8], done: &Instrumented) {
     let mut new = done.text.iter();
     for line in text.split(|b| *b == b'\n').filter(|line| !line.contains(&b'^')) {
@@ -59,13 +56,13 @@ fn unchanged(text: &[u8], done: &Instrumented) {
     }
 }
 
-/// Removes the inserted text line by line from a text with one operation on each line. The result
-/// must be the original text, byte for byte.
+/// Removes the inserted text from a text with one operation on each line. The result must be the
+/// original.
 #[allow(dead_code, reason = "the fuzzer makes other texts")]
 pub fn taken_out(new: &[u8]) -> String {
     let new = std::str::from_utf8(new).unwrap();
     let mut out = String::new();
-    // For the current function: the start of its text, and the target of each new block.
+    // Of the current function: where its text begins, and the target of each new block.
     let (mut begin, mut targets) = (0, Vec::<(String, String)>::new());
     let mut block = None;
     let mut own = false;
@@ -74,7 +71,7 @@ pub fn taken_out(new: &[u8]) -> String {
         if word.starts_with("llvm.mlir.global internal constant @counterpoint_loops_table_") {
             own = true;
         }
-        // The definitions of a module end at the closing brace on a line with fewer blanks.
+        // The definitions end at the closing brace of the module.
         if own && line.starts_with("  }") && word.starts_with('}') && !word.contains("unknown") {
             own = false;
         }
@@ -95,8 +92,7 @@ pub fn taken_out(new: &[u8]) -> String {
             out.push_str(line);
         }
         if word.starts_with('}') {
-            // The names are replaced from the last to the first, so that ^cpt.e1 is not found in
-            // ^cpt.e12.
+            // From the last to the first, so that ^cpt.e1 is not found in ^cpt.e12.
             for (name, target) in targets.drain(..).rev() {
                 let function = out.split_off(begin);
                 assert_eq!(function.matches(&name).count(), 1, "{name}");

@@ -1,4 +1,4 @@
-//! Instruments, compiles and runs a program with the runtime of the test programs.
+//! Instruments and runs a program with the test programs' runtime.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,8 +9,7 @@ use ir::table::{Entry, SideTable};
 
 use super::{Llvm, programs, root, run};
 
-/// The numbers that a thread counted for the function or loop with this id, as `runtime.c` writes
-/// them.
+/// What a thread counted for an id, as `runtime.c` writes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     pub thread: u64,
@@ -30,29 +29,27 @@ pub struct Row {
     pub logged: [u64; 2],
 }
 
-/// The output of a run.
 #[derive(Debug)]
 pub struct Ran {
     pub table: SideTable,
     pub rows: Vec<Row>,
     pub output: String,
-    /// The number of hits that a rehearsal (a run of 1000 empty hits) counted, and how many of its
-    /// timed hits did not end.
+    /// How many hits a rehearsal of 1000 empty hits counted, and how many of its timed hits did not
+    /// end.
     pub rehearsal: Option<[u64; 2]>,
-    /// The numbers of times that the module was registered and unregistered.
+    /// How often the module was registered and unregistered.
     pub registered: String,
 }
 
 impl Ran {
-    /// Returns the rows of all threads whose entry matches.
+    /// Returns the rows of matching entries, of all threads.
     pub fn rows_of(&self, matches: impl Fn(&Entry) -> bool) -> Vec<Row> {
         let entry = |row: &&Row| matches(&self.table.entries[row.id as usize]);
         self.rows.iter().filter(entry).copied().collect()
     }
 
-    /// Returns one number of a loop, summed over threads. The loop is given by its depth and its
-    /// index among the loops of this depth in its function. Without a depth, the number is the
-    /// function's.
+    /// Returns a number of a loop, summed over threads. The loop is given by its depth and its
+    /// index among the loops of this depth. Without a depth, it is the function's number.
     pub fn sum(
         &self,
         function: &str,
@@ -71,7 +68,6 @@ impl Ran {
     }
 }
 
-/// Builds the runtime as a library.
 pub fn runtime(llvm: Llvm, folder: &Path) -> PathBuf {
     let path = folder.join("libruntime.so");
     let mut clang = llvm.command("clang");
@@ -81,7 +77,7 @@ pub fn runtime(llvm: Llvm, folder: &Path) -> PathBuf {
     path
 }
 
-/// Instruments a text, and writes the result into a file beside it.
+/// Instruments a text into a file beside it.
 pub fn instrumented(text: &Path, options: &Options) -> (PathBuf, SideTable) {
     let done = instrument(&std::fs::read(text).unwrap(), options).unwrap();
     let path = text.with_extension("lwp.ll");
@@ -89,7 +85,7 @@ pub fn instrumented(text: &Path, options: &Options) -> (PathBuf, SideTable) {
     (path, done.table)
 }
 
-/// Runs a program with the runtime, and reads the counts that it wrote.
+/// Runs a program with the runtime, and reads its counts.
 pub fn watched(table: SideTable, runtime: &Path, command: &mut Command) -> Ran {
     let out = runtime.with_file_name("loops.txt");
     let _ = std::fs::remove_file(&out);

@@ -5,15 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use testkit::Random;
 
-/// Returns a number from the environment.
 pub fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Calls `round` with the number of each round, `inputs` or `COUNTERPOINT_MUTANTS` times, on
-/// several threads. Their random numbers come from `seed` or `COUNTERPOINT_SEED`. Returns the
-/// number of rounds, and the number of rounds in which `round` returned true. If `round` panics,
-/// prints the seed that makes the same text at once.
+/// Calls `round` for `inputs` or `COUNTERPOINT_MUTANTS` rounds, on several threads. The random
+/// numbers come from `seed` or `COUNTERPOINT_SEED`. Returns the number of rounds, and of those that
+/// returned true. If a round panics, prints a seed that makes the same text at once.
 pub fn rounds(
     inputs: u64,
     seed: u64,
@@ -46,8 +44,8 @@ pub fn rounds(
     (inputs, instrumented.into_inner())
 }
 
-/// Returns one of the texts in `seeds` with some damage: changed bytes, missing parts, inserted
-/// `pieces`, repeated parts, or lines in another order.
+/// Returns a damaged text of `seeds`: with changed bytes, missing, inserted or repeated parts, or
+/// lines in another order.
 pub fn damaged(seeds: &[&str], pieces: &[&str], random: &mut Random) -> Vec<u8> {
     let mut bytes = seeds[random.place(seeds.len())].as_bytes().to_vec();
     for _ in 0..=random.place(5) {
@@ -73,8 +71,7 @@ pub fn damaged(seeds: &[&str], pieces: &[&str], random: &mut Random) -> Vec<u8> 
                 bytes.splice(to..to, copy);
             }
             _ => {
-                // Moves lines, so that blocks jump to other blocks and phi nodes are in other
-                // places.
+                // Blocks then jump to other blocks, and phi nodes are in other places.
                 let mut lines: Vec<&[u8]> = bytes.split(|b| *b == b'\n').collect();
                 let (a, b) = (random.place(lines.len()), random.place(lines.len()));
                 lines.swap(a, b);

@@ -1,11 +1,11 @@
-//! Lists the causes of a [`Problem`](super::Problem), with the facts that advice needs. This crate
-//! gives no advice: `crates/cli/src/advice` says what to do about each cause.
+//! The causes of a [`Problem`](super::Problem), with the facts that advice needs. The command line
+//! gives the advice (`crates/cli/src/advice`).
 
-/// The reason why a counter or a set of counters does not work. Each variant needs advice in the
-/// command line. The enum is exhaustive, so the compiler reports a variant without advice.
+/// Why a counter or a set of counters does not work. The enum is exhaustive, so that the compiler
+/// reports a variant without advice in the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The cause is not known; only the message describes the problem.
+    /// Only the message describes the problem.
     Unknown,
     /// The counter counts only the kernel's work, but has a modifier that leaves out the kernel.
     AlwaysZero,
@@ -41,7 +41,7 @@ pub enum Cause {
     /// This user may not open the counter.
     Forbidden {
         /// The highest `perf_event_paranoid` at which every user may open the counter. `None` if
-        /// there is no such level, so that the user needs CAP_PERFMON.
+        /// the user needs CAP_PERFMON.
         paranoid: Option<i32>,
     },
     /// The kernel is built without perf.

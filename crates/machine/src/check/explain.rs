@@ -7,7 +7,6 @@ use crate::files::Machine;
 use crate::killer;
 use counters::perf::{OpenError, OpenErrorKind};
 
-/// Returns the problem that this error of the kernel indicates on this machine.
 pub(super) fn explain(counter: &Counter, error: OpenError, machine: &Machine) -> Problem {
     let (why, cause) = why(counter, error, machine);
     let place = match &counter.scope {
@@ -21,7 +20,6 @@ pub(super) fn explain(counter: &Counter, error: OpenError, machine: &Machine) ->
     Problem { message, why, cause, error: Some(error) }
 }
 
-/// Explains that no hardware counter works because there is no PMU.
 fn no_pmu(machine: &Machine) -> (String, Cause) {
     let is_virtual = machine.virtualisation().is_some();
     let why = match is_virtual {
@@ -53,8 +51,8 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Cause
         OpenErrorKind::AccessDenied | OpenErrorKind::NotPermitted => {
             let level = machine.paranoid();
             let why = level.map_or_else(String::new, |l| format!("perf_event_paranoid={l}"));
-            // The kernel checks permissions before it looks for a PMU. With more rights, the user
-            // would only get the error about the PMU.
+            // The kernel checks permissions first. With more rights, the error would be about the
+            // PMU.
             if hardware && !has_pmu {
                 let (missing, cause) = no_pmu(machine);
                 return (format!("{why}; and {missing}"), cause);
@@ -85,8 +83,7 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Cause
             ("this counter cannot be counted in this way".into(), Cause::BadModifiers)
         }
         OpenErrorKind::Invalid => ("the machine cannot count this".into(), Cause::Unknown),
-        // ENOTSUPP of the kernel, from the function that copies the probed instruction
-        // (arch_uprobe_analyze_insn).
+        // ENOTSUPP of the kernel, from arch_uprobe_analyze_insn.
         OpenErrorKind::Other if error.errno == 524 && is_uprobe(counter) => {
             ("the kernel cannot put a probe on this instruction".into(), Cause::NotProbeable)
         }

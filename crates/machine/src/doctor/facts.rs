@@ -6,8 +6,7 @@ use std::path::Path;
 
 use crate::files::Machine;
 
-/// Returns a soft limit from `/proc/self/limits`. `Some(None)` if there is no limit, and `None` if
-/// the file does not contain it.
+/// Returns a soft limit from `/proc/self/limits`. `Some(None)` means that there is no limit.
 pub(super) fn soft_limit(machine: &Machine, name: &str) -> Option<Option<u64>> {
     let text = machine.read("proc/self/limits").ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix(name))?;
@@ -33,7 +32,6 @@ pub(super) fn file_system(path: &Path) -> Option<(u64, u64)> {
     Some((stat.f_blocks as u64 * block, stat.f_bavail as u64 * block))
 }
 
-/// Returns the version of the C library, or `None` if that is not glibc.
 #[cfg(target_env = "gnu")]
 pub(super) fn glibc() -> Option<String> {
     // SAFETY: `gnu_get_libc_version` returns a C string that lives for ever.
@@ -47,8 +45,8 @@ pub(super) fn glibc() -> Option<String> {
     None
 }
 
-/// Returns whether the processor's time-stamp counter has the same rate in all power states: CPUID
-/// 8000_0007h, EDX bit 8 (manuals of Intel and AMD). On AArch64 it always has.
+/// Whether the time-stamp counter has the same rate in all power states: CPUID 8000_0007h, EDX bit
+/// 8 (manuals of Intel and AMD). On AArch64 it always has.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn invariant_counter() -> Option<bool> {
     if cpuid(0x8000_0000)[0] < 0x8000_0007 {
@@ -62,8 +60,8 @@ pub(super) fn invariant_counter() -> Option<bool> {
     Some(true)
 }
 
-/// Returns how many general-purpose hardware counters a core has, from CPUID: leaf 0Ah (Intel SDM),
-/// 8000_0022h or the PerfCtrExtCore bit of 8000_0001h (AMD APM).
+/// The general-purpose hardware counters of a core, from CPUID: leaf 0Ah (Intel SDM), 8000_0022h or
+/// the PerfCtrExtCore bit of 8000_0001h (AMD APM).
 #[cfg(target_arch = "x86_64")]
 pub(super) fn hardware_counters() -> Option<u32> {
     let [largest, b, c, d] = cpuid(0);
@@ -97,7 +95,7 @@ pub(super) fn invariant_counter() -> Option<bool> {
 
 #[cfg(target_arch = "x86_64")]
 fn cpuid(leaf: u32) -> [u32; 4] {
-    // The function is safe since Rust 1.93, and was unsafe before.
+    // Safe since Rust 1.93, unsafe before.
     #[allow(unused_unsafe)]
     // SAFETY: every x86-64 processor has CPUID, and an unknown leaf does not fault.
     let r = unsafe { core::arch::x86_64::__cpuid(leaf) };

@@ -1,10 +1,10 @@
-//! Lists the limits of counting and recording, with the facts that advice needs.
-//! `crates/cli/src/advice` says what to do about each limit.
+//! The limits of counting and recording, with the facts that advice needs. The command line gives
+//! the advice (`crates/cli/src/advice`).
 
 use crate::check::Cause;
 
-/// The reason for a finding that is not as it should be. Each variant needs advice in the command
-/// line. The enum is exhaustive, so the compiler reports a variant without advice.
+/// Why a finding is not as it should be. The enum is exhaustive, so that the compiler reports a
+/// variant without advice in the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// The kernel is older than the recorder needs.
@@ -31,8 +31,7 @@ pub enum Limit {
     NothingAllowed,
     /// `perf_event_paranoid` forbids counting in the kernel.
     KernelForbidden,
-    /// The process has its capabilities only in a user namespace, and the kernel does not accept
-    /// these.
+    /// The process has its capabilities only in a user namespace, where the kernel ignores them.
     NamespaceCapabilities,
     /// A seccomp filter is active, and it forbids or may forbid counting.
     Filter {
@@ -54,7 +53,7 @@ pub enum Limit {
     NoSharedMemory,
     /// `/dev/shm` is nearly full.
     LittleSharedMemory,
-    /// The limit of open descriptors of a process is lower than many counted threads need.
+    /// The limit of open descriptors is lower than many counted threads need.
     FewDescriptors,
     /// The size of files is limited.
     FileSize,

@@ -5,7 +5,6 @@ use super::facts;
 use super::{Finding, Level, Limit};
 use crate::files::Machine;
 
-/// Returns all findings about these resources, in the order in which the command line shows them.
 pub(super) fn examine(machine: &Machine) -> Vec<Finding> {
     let mut all = vec![shared_memory(machine), open_files(machine), file_size(machine)];
     all.extend(locked_memory(machine));
@@ -62,13 +61,13 @@ fn file_size(machine: &Machine) -> Finding {
     }
 }
 
-/// The bytes that the kernel counts for each counter that is mapped for reading in user mode.
+/// The bytes that the kernel counts for each mapped counter.
 const PAGE: u64 = 4096;
-/// A number of mapped counters that counts as sufficient: eight for each of 64 threads.
+/// A sufficient number of mapped counters: eight for each of 64 threads.
 const PLENTY: u64 = 512;
 
 /// Finds out how many counters can be mapped. All processes of a user share `perf_event_mlock_kb`
-/// for each processor; in addition, each process has its `RLIMIT_MEMLOCK` (kernel/events/core.c,
+/// for each processor. In addition, each process has its `RLIMIT_MEMLOCK` (kernel/events/core.c,
 /// `perf_mmap`, Linux 6.12).
 fn locked_memory(machine: &Machine) -> Option<Finding> {
     let name = "locked memory";

@@ -2,9 +2,8 @@
 //!
 //! A loop has 12 chains (24 on AArch64), each of which waits only for the result of its own
 //! previous instruction. An instruction takes about 4 cycles, and a core begins at most 2
-//! instructions in each cycle (4 on AArch64), so there are enough chains that the core never waits.
-//! Registers of the loop contain ordinary numbers: no number becomes subnormal, infinite or not a
-//! number. The results are not used.
+//! instructions in each cycle (4 on AArch64), so the core need not wait. No number in the loops
+//! becomes subnormal, infinite or not a number.
 
 #[derive(Clone, Copy, Debug)]
 pub struct Loop {
@@ -17,7 +16,7 @@ pub struct Loop {
     body: fn(u64, &Operands),
 }
 
-/// Number of iterations in one step, which takes some microseconds.
+/// Iterations in one step, which takes some microseconds.
 const ITERATIONS: u64 = 4_000;
 
 impl Loop {
@@ -29,20 +28,19 @@ impl Loop {
 }
 
 /// The numbers with which the loops multiply and which they add, in each place of the widest
-/// vector. A chain that adds the product of both grows by 0.5 each time.
+/// vector.
 #[repr(C, align(64))]
 struct Operands {
-    /// 1.0, then 0.5, as 16 numbers of 32 bits each.
+    /// 1.0, then 0.5.
     singles: [[f32; 16]; 2],
-    /// 1.0, then 0.5, as 8 numbers of 64 bits each.
+    /// 1.0, then 0.5.
     doubles: [[f64; 8]; 2],
 }
 
 static OPERANDS: Operands =
     Operands { singles: [[1.0; 16], [0.5; 16]], doubles: [[1.0; 8], [0.5; 8]] };
 
-/// Returns the loops that this processor can run, from slow to fast. There are none on
-/// architectures for which no loops are written.
+/// Returns the loops that this processor can run, from slow to fast.
 pub fn loops() -> Vec<Loop> {
     arch::loops()
 }
@@ -53,10 +51,9 @@ mod arch {
 
     use super::{Loop, Operands};
 
-    /// Makes a loop with 12 chains in registers 0 to 11, and operands in 14 and 15. `$of` is the
-    /// field of [`Operands`] that is loaded with `$load`. `$r` is the text with which the names of
-    /// the registers begin. `$form` selects the form of the instructions, which differs in the
-    /// operands that are written.
+    /// Makes a loop with 12 chains in registers 0 to 11, and operands in 14 and 15. `$load` loads
+    /// the field `$of` of [`Operands`]. `$r` begins the names of the registers. `$form` says which
+    /// operands the instructions have.
     macro_rules! chains {
         ($name:ident, $of:ident, $load:literal, $r:literal, $form:ident, $even:literal, $odd:literal, $end:literal) => {
             fn $name(iterations: u64, operands: &Operands) {

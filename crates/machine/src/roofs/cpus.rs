@@ -12,10 +12,9 @@ pub struct Cpus {
     pub microcode: String,
     /// The logical processors that this process may use, sorted.
     pub allowed: Vec<u32>,
-    /// The cores of the processors in `allowed`, in the same order.
+    /// The cores of the processors in `allowed`.
     pub cores: Vec<Core>,
-    /// The levels of caches for data that the processors in `allowed` use, from the nearest to the
-    /// farthest.
+    /// The levels of data caches, from the nearest to the farthest.
     pub caches: Vec<Cache>,
 }
 
@@ -40,7 +39,6 @@ pub struct Cache {
 const CPU: &str = "sys/devices/system/cpu";
 
 impl Cpus {
-    /// Returns the processors of this machine that the calling thread may use.
     pub fn of(machine: &Machine) -> Self {
         let allowed = match machine.is_here() {
             true => affinity().unwrap_or_else(|| machine.online_cpus()),
@@ -71,7 +69,7 @@ impl Cpus {
     }
 }
 
-/// Returns the caches of the first core; the other cores are assumed to have the same caches.
+/// Returns the caches of the first core. The other cores are assumed to have the same.
 fn caches(machine: &Machine, cores: &[Core]) -> Vec<Cache> {
     let Some(first) = cores.first() else { return Vec::new() };
     let folder = format!("{CPU}/cpu{}/cache", first.cpu);
@@ -108,10 +106,8 @@ fn bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor).filter(|bytes| *bytes >= 4096)
 }
 
-/// Returns the processors that the calling thread may use, or `None` if the kernel does not say.
 fn affinity() -> Option<Vec<u32>> {
-    // The set has more bits than the 1,024 of `cpu_set_t`, because the kernel refuses a set that is
-    // smaller than its own.
+    // The kernel refuses a set that is smaller than its own, such as the 1,024 bits of `cpu_set_t`.
     let mut set = [0u64; 1024];
     // SAFETY: the kernel writes at most the size that it is told into `set`.
     let bytes = unsafe {
@@ -133,8 +129,8 @@ mod tests {
 
     use super::*;
 
-    /// There are two cores with two threads each, a second-level cache for each core, and a
-    /// third-level cache for both.
+    /// Two cores with two threads each, a second-level cache for each core, and a third-level cache
+    /// for both.
     #[test]
     fn threads_of_a_core_are_one_core() {
         let dir = testkit::Scratch::new();

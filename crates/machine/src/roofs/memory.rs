@@ -1,14 +1,12 @@
 //! Contains the loops that move bytes, and the blocks of memory that these loops read and write.
 //!
 //! Each core has a block of its own, which it has written first, so that the block's memory is near
-//! the core. For a cache, the block is half of the core's share of the cache, so that the block
-//! stays in the cache. For memory, all blocks together are four times as large as the caches of the
-//! last level together, as the rules of STREAM demand (but within [`LEAST`] and [`MOST`], and at
-//! most a quarter of the free memory).
+//! the core. For a cache, the block is half of the core's share of the cache. For memory, all
+//! blocks together are four times as large as the caches of the last level together, as the rules
+//! of STREAM demand (but within [`LEAST`] and [`MOST`], and at most a quarter of the free memory).
 //!
-//! Instructions load and store the widest vectors of the processor, and stores go through the
-//! caches. Bytes are counted as STREAM does: a cache line that the processor reads only because it
-//! is about to be written does not count.
+//! Stores go through the caches. Bytes are counted as STREAM does: a cache line that the processor
+//! reads only because it is about to be written does not count.
 
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -16,33 +14,28 @@ use std::time::Duration;
 use super::{Cache, Core, Cpus, Kernel, RoofError, team};
 use crate::Machine;
 
-/// The duration of a measurement of memory. Going over memory once takes milliseconds.
+/// Going over memory once takes milliseconds.
 const LONG: Duration = Duration::from_millis(10);
-/// The smallest size of all blocks together when main memory is measured, if so much is free. It is
-/// also their size if the machine reports no caches.
+/// The smallest size of all blocks together for main memory, unless less is free. It is also their
+/// size if the machine reports no caches.
 const LEAST: u64 = 64 << 20;
-/// The largest size of all blocks together when main memory is measured.
+/// The largest size of all blocks together for main memory.
 const MOST: u64 = 4 << 30;
-/// The least number of bytes in a step, so that reading the clock takes no noticeable part of the
-/// step.
+/// The least number of bytes in a step, so that reading the clock takes no noticeable part of it.
 const STEP: u64 = 1 << 20;
-/// The size of a block is a multiple of this number: each of up to three arrays of a block must be
-/// a multiple of 512 bytes.
+/// A block has up to three arrays, each of which is a multiple of 512 bytes.
 const GRAIN: u64 = 3 * 512;
-/// The distance from the end of an array of a block to the next array. Without this distance,
-/// stores would have the same low address bits as the loads after them, and some processors wait in
-/// that case.
+/// The distance from the end of an array to the next array. Without it, stores would have the same
+/// low address bits as the loads after them, and some processors wait in that case.
 const APART: u64 = 1024 + 64;
 
-/// The blocks of the cores: for each level and number of cores, the bytes of one core.
+/// The blocks. `sizes` has the bytes of one core's block for each level and number of cores.
 pub struct Blocks {
     sizes: Vec<(Option<u32>, u32, u64)>,
-    /// The memory of each core.
     memory: Vec<Mapping>,
 }
 
 impl Blocks {
-    /// Chooses sizes, and lets each core write its block.
     pub fn new(machine: &Machine, cpus: &Cpus, teams: &[u32]) -> Result<Self, RoofError> {
         let mut sizes = Vec::new();
         for cache in &cpus.caches {
@@ -50,7 +43,7 @@ impl Blocks {
                 Some((Some(cache.level), *team, of_cache(&cpus.caches, cache, *team)?))
             }));
         }
-        // A level is left out unless it can be measured with every number of cores: with only the
+        // A level is left out unless it can be measured with every number of cores. With only the
         // rate of one core, it would look slow for all cores.
         let whole = |level| sizes.iter().filter(|(of, ..)| *of == level).count() == teams.len();
         let sizes: Vec<_> = sizes.iter().copied().filter(|(level, ..)| whole(*level)).collect();
@@ -72,20 +65,19 @@ impl Blocks {
         Ok(Self { sizes: all, memory })
     }
 
-    /// Returns the levels that are measured, the nearest first.
+    /// Returns the levels, the nearest first.
     pub fn levels(&self) -> Vec<Option<u32>> {
         let mut levels: Vec<_> = self.sizes.iter().map(|(level, ..)| *level).collect();
         levels.dedup();
         levels
     }
 
-    /// Returns the size of each core's block, if this many cores work.
+    /// Returns the size of each core's block if this many cores work.
     pub fn block(&self, level: Option<u32>, cores: u32) -> u64 {
         let found = self.sizes.iter().find(|(of, team, _)| *of == level && *team == cores);
         found.map_or(0, |(.., bytes)| *bytes)
     }
 
-    /// Measures the bytes per second of these cores together.
     pub fn rate(
         &self,
         level: Option<u32>,
@@ -102,8 +94,7 @@ impl Blocks {
     }
 }
 
-/// Returns the size of each core's block for a cache, or `None` if the block would fit into the
-/// next smaller cache.
+/// Returns `None` if the block would fit into the next smaller cache.
 fn of_cache(caches: &[Cache], cache: &Cache, team: u32) -> Option<u64> {
     let sharing = u64::from(team.min(cache.shared_by).max(1));
     let block = grains(cache.bytes / 2 / sharing);
@@ -117,13 +108,11 @@ fn grains(bytes: u64) -> u64 {
     bytes / GRAIN * GRAIN
 }
 
-/// Returns the number of bytes of memory that can be used without harm to other programs.
 fn available(machine: &Machine) -> Option<u64> {
     let text = machine.field("proc/meminfo", "MemAvailable")?;
     text.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Memory that only this measurement uses.
 struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
@@ -152,14 +141,13 @@ impl Mapping {
         };
         let start = (start != libc::MAP_FAILED).then_some(start).ok_or_else(failed)?;
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(failed)?;
-        // With small pages, finding their addresses would take a part of the time. The kernel may
-        // ignore this advice.
-        // SAFETY: the range is the mapping that was just made.
+        // With small pages, finding their addresses would take a part of the time. SAFETY: the
+        // range is the mapping that was just made.
         unsafe { libc::madvise(start.as_ptr().cast(), size, libc::MADV_HUGEPAGE) };
         Ok(Self { start, bytes: size })
     }
 
-    /// Writes ordinary numbers everywhere, so that every page is present.
+    /// Makes every page present. The numbers are ordinary ones.
     fn write(&self) {
         let count = self.bytes / size_of::<f64>();
         let start = self.start.as_ptr().cast::<f64>();
@@ -170,7 +158,7 @@ impl Mapping {
         }
     }
 
-    /// Runs the loop of `kernel` over `block` bytes, a multiple of [`GRAIN`], `times` times.
+    /// `block` is a multiple of [`GRAIN`].
     fn go_over(&self, kernel: Kernel, block: u64, times: u64) {
         let arrays: u64 = match kernel {
             Kernel::Read => 1,
@@ -215,9 +203,8 @@ mod arch {
 
     static SCALE: [f64; 8] = [0.5; 8];
 
-    /// Makes the loops. `$r` begins the names of registers of `$w` bytes, and `$mov` loads and
-    /// stores them. The arrays end after `bytes`, which is a multiple of 512; `{at}` counts from
-    /// `-bytes` to 0, `times` times.
+    /// `$r` begins the names of registers of `$w` bytes, and `$mov` loads and stores them. `bytes`
+    /// is a multiple of 512; `{at}` counts from `-bytes` to 0, `times` times.
     macro_rules! moves {
         ($read:ident, $copy:ident, $triad:ident, $mov:literal, $r:literal, $w:literal, $scaled:ident, $end:literal) => {
             fn $read(from: *const u8, bytes: u64, times: u64) {
@@ -330,7 +317,7 @@ mod arch {
                 "vfmadd213pd ", $r, $n, ", ", $r, "15, [{b} + {at} + ", $($off,)+ "]"
             )
         };
-        // Does not use operands in memory, because these instructions need aligned operands.
+        // These instructions need aligned operands, so no operand is in memory.
         (two $mov:literal, $r:literal, $n:literal, $($off:literal),+) => {
             concat!(
                 $mov, " ", $r, $n, ", [{c} + {at} + ", $($off,)+ "]\n",

@@ -5,17 +5,17 @@ use std::time::{Duration, Instant};
 
 use super::{Core, RoofError};
 
-/// The duration of a measurement if one step of the work takes microseconds. It is shorter than the
-/// time after which the kernel gives the processor to another program.
+/// The duration if one step takes microseconds. It is shorter than the time after which the kernel
+/// gives the processor to another program.
 pub const SHORT: Duration = Duration::from_millis(2);
 
-/// Before a measurement, each thread works for the measurement's time divided by this, without
-/// being measured. Its core then runs at the frequency of such work, and the data is in its cache.
+/// A thread first works for the measurement's time divided by this, without being measured. Its
+/// core then runs at the frequency of such work, and the data is in its cache.
 const WARM: u32 = 4;
 
 /// Calls `step` on all of these cores at the same time, again and again for the given time. Returns
-/// the sum of the work of all cores per second. `step` gets the index of the core, and returns the
-/// amount of work that it did, for example a number of bytes.
+/// the work of all cores per second. `step` gets the index of the core, and returns its amount of
+/// work, for example a number of bytes.
 pub fn rate(
     cores: &[Core],
     time: Duration,
@@ -26,8 +26,7 @@ pub fn rate(
         pin(cores[at]);
         work(time / WARM, || step(at));
         waiting.fetch_sub(1, Ordering::AcqRel);
-        // The thread waits without giving up its processor, so that all threads start together. If
-        // other programs run on the machine, this wait may take most of the time.
+        // Waits without giving up the processor, so that all threads start together.
         let until = Instant::now() + Duration::from_secs(1);
         while waiting.load(Ordering::Acquire) > 0 && Instant::now() < until {
             std::hint::spin_loop();
@@ -64,7 +63,6 @@ fn work(time: Duration, step: impl Fn() -> f64) -> f64 {
     }
 }
 
-/// Runs `what` on a core, in a new thread.
 pub fn on<T: Send>(core: Core, what: impl FnOnce() -> T + Send) -> Result<T, RoofError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("roofline".into());
@@ -77,8 +75,8 @@ pub fn on<T: Send>(core: Core, what: impl FnOnce() -> T + Send) -> Result<T, Roo
     })
 }
 
-/// Lets the calling thread run on this core only. If the kernel refuses (a sandbox may), the thread
-/// runs where it is, and the measurement is about that core.
+/// If the kernel refuses (a sandbox may), the thread runs where it is, and the measurement is about
+/// that core.
 fn pin(core: Core) {
     let mut set = [0u64; 1024];
     if let Some(word) = set.get_mut(core.cpu as usize / 64) {

@@ -1,8 +1,8 @@
-//! Lists the published names of activity kinds in a table.
+//! Lists the published names of activity kinds.
 //!
 //! Sources: two pull requests of pytorch/kineto, one that made the list generic (#1212, commit
 //! 93105fe) and one that added dynamic plugins (#1148, commit 92fa2ff), and Kineto's main branch
-//! (commit 114171d, which torch 2.15 ships). `names` returns the names of one of these lists.
+//! (commit 114171d, which torch 2.15 ships).
 
 use super::Generic;
 
@@ -33,8 +33,8 @@ const fn row(name: &'static str, kind: Generic, lists: u8) -> Row {
     Row { name, kind, lists }
 }
 
-/// The generic names come first, in the order of their numbers. A [`super::Label`] is an index into
-/// this table, so append new rows and never reorder.
+/// The generic names come first, in the order of their numbers. The [`super::Label`] of a name in
+/// this table is its index, so append new rows and never reorder.
 pub(super) const ROWS: &[Row] = &[
     row("cpu_op", Generic::CpuOp, ALL),
     row("user_annotation", Generic::UserAnnotation, ALL),
@@ -55,7 +55,7 @@ pub(super) const ROWS: &[Row] = &[
     row("counter", Generic::Counter, 0),
     row("gpu_memcpy", Generic::Memcpy, ALL),
     row("gpu_memset", Generic::Memset, ALL),
-    // All three lists have a constant with this name, which prints as `kernel`. So both names are
+    // The three lists have a constant with this name, which prints as `kernel`. So both names are
     // in the lists.
     row("concurrent_kernel", Generic::Kernel, ALL),
     row("cuda_runtime", Generic::Runtime, ALL),
@@ -68,7 +68,7 @@ pub(super) const ROWS: &[Row] = &[
     row("cuda_event", Generic::DeviceEvent, A | C),
     row("mtia_counters", Generic::Counter, C),
     row("glow_runtime", Generic::Runtime, ALL),
-    // Activities with this name are ranges of kernels that CUPTI measured, so they are on a device.
+    // These activities are ranges of kernels that CUPTI measured, so they are on a device.
     row("cuda_profiler_range", Generic::DeviceEvent, ALL),
     row("hpu_op", Generic::Runtime, ALL),
     row("xpu_runtime", Generic::Runtime, ALL),
@@ -82,7 +82,7 @@ pub(super) const ROWS: &[Row] = &[
     row("hardware_counters", Generic::Counter, C),
 ];
 
-/// Returns the names of one list, in the order of this table.
+/// Returns the names of one list.
 pub fn names(of: Published) -> impl Iterator<Item = &'static str> {
     let bit = match of {
         Published::Pr1212 => A,
@@ -105,7 +105,7 @@ pub enum DefaultSet {
 }
 
 impl DefaultSet {
-    /// Returns the generic kinds of the set, in the order of their numbers, each only once.
+    /// Returns the generic kinds of the set, in the order of their numbers.
     pub fn kinds(self) -> impl Iterator<Item = Generic> {
         Generic::ALL.iter().copied().filter(move |kind| match kind {
             Generic::Collective => false,

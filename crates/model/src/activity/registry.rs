@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Each producer (an adapter, a plugin, an imported file) has its own range of numbers, so a
-//! producer's numbers do not depend on what other producers register. Numbers are only meaningful
+//! producer's numbers do not depend on what other producers register. Numbers have a meaning only
 //! within one registry, so files also store the names.
 
 use std::collections::HashMap;
@@ -15,15 +15,14 @@ use std::fmt;
 use super::names::ROWS;
 use super::{Generic, Kind, Vocabulary};
 
-/// The name that an activity came with. See the module's documentation for the numbers.
+/// The name that an activity came with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label(u32);
 
-/// A producer that registers kinds: a number from 1.
+/// A producer that registers kinds; numbered from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Producer(u16);
 
-/// Size of one producer's range of numbers.
 const RANGE: u32 = 1 << 16;
 
 #[derive(Clone, Debug)]
@@ -35,12 +34,13 @@ struct Entry {
     kineto: Option<&'static str>,
 }
 
-/// Names and their meanings. Initially contains the published names.
+/// Names and their meanings, including the published names.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     producers: Vec<(String, Vec<Entry>)>,
     by_name: HashMap<String, Label>,
-    /// Labels by their name in lower case. If several names differ only in case, this is the first.
+    /// Labels by their name in lower case. Of several names that differ only in case, the first
+    /// counts.
     by_lower_name: HashMap<String, Label>,
 }
 
@@ -64,7 +64,7 @@ impl std::error::Error for UnknownKind {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// The name is empty, contains a comma, or has spaces at its ends, so no list could contain it.
+    /// The name is empty, contains a comma, or has spaces at its ends.
     BadName,
     /// The name already has a meaning.
     Taken(Label),
@@ -86,14 +86,13 @@ impl fmt::Display for RegisterError {
 impl std::error::Error for RegisterError {}
 
 impl Label {
-    /// Returns the label's number; see the module's documentation.
+    /// Returns the label's number.
     pub fn number(self) -> u32 {
         self.0
     }
 }
 
 impl From<Generic> for Label {
-    /// Returns the label for the generic name of a kind.
     fn from(kind: Generic) -> Self {
         Self(kind as u32)
     }
@@ -127,8 +126,7 @@ impl Registry {
     /// Adds a new kind. `kineto` is its name in Kineto's vocabulary; the default is `name`.
     ///
     /// # Errors
-    /// Fails if the name is not valid, if it already has a meaning, or if the producer's range is
-    /// full.
+    /// Fails if the name is not valid, if it already has a meaning, or if the range is full.
     pub fn register(
         &mut self,
         producer: Producer,
@@ -145,9 +143,9 @@ impl Registry {
         }
     }
 
-    /// Returns the label for a name that is spelled exactly as in a file. A name that is neither
-    /// published nor registered is added. If it differs from a name of a generic kind only in case,
-    /// it becomes another name of that kind; otherwise, it becomes a new kind.
+    /// Returns the label of a name from a file, and adds the name if it is new. If a new name
+    /// differs from a name of a generic kind only in case, it becomes another name of that kind.
+    /// Otherwise, it becomes a new kind.
     ///
     /// # Errors
     /// Fails if the range is full.
@@ -190,7 +188,7 @@ impl Registry {
     }
 
     /// Returns the label of a name, ignoring case, so that the constants of C and C++ headers
-    /// (`GPU_MEMCPY`) are names too. Returns `None` for an unknown name.
+    /// (`GPU_MEMCPY`) are names too.
     pub fn parse(&self, name: &str) -> Option<Label> {
         self.exactly(name).or_else(|| {
             let published = ROWS.iter().position(|row| row.name.eq_ignore_ascii_case(name));
@@ -227,7 +225,7 @@ impl Registry {
         self.producers.get(producer)?.1.get((label.0 % RANGE) as usize)
     }
 
-    /// Returns the kind that a label means. A label of another registry is a registered kind.
+    /// Returns the kind that a label means.
     pub fn kind(&self, label: Label) -> Kind {
         match ROWS.get(label.0 as usize) {
             Some(row) => Kind::Generic(row.kind),
@@ -238,8 +236,8 @@ impl Registry {
         }
     }
 
-    /// Returns the original name, with which the activity came; empty for a label of another
-    /// registry.
+    /// Returns the name with which the activity came; empty if this registry does not know the
+    /// label.
     pub fn original(&self, label: Label) -> &str {
         match ROWS.get(label.0 as usize) {
             Some(row) => row.name,

@@ -1,4 +1,4 @@
-//! Defines the other terms of a timeline: devices, streams, flows, correlation ids and metadata
+//! Defines further terms of a timeline: devices, streams, flows, correlation ids and metadata
 //! values.
 
 use std::fmt;
@@ -11,8 +11,7 @@ pub struct DeviceId(pub i64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub i64);
 
-/// Links a request of the host to the work that a device did for the request. All 64 bits are
-/// significant.
+/// Links a request of the host to a device's work for it. All 64 bits are significant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CorrelationId(pub u64);
 
@@ -29,12 +28,12 @@ pub enum FlowKind {
     ForwardBackward,
     /// From a call on the host to the work that it started on a device.
     HostToDevice,
-    /// Any other flow, with its producer's name.
+    /// Another flow, with its producer's name.
     Named(String),
 }
 
 impl FlowKind {
-    /// Returns the flow with this name. Kineto's two names stand for the first two kinds.
+    /// Returns the flow with this name.
     pub fn from_name(name: &str) -> Self {
         match name {
             "fwdbwd" => Self::ForwardBackward,
@@ -64,7 +63,7 @@ pub enum Value<'a> {
     Int(i64),
     /// An unsigned integer.
     Uint(u64),
-    /// A floating-point number. JSON output omits a number that is not finite.
+    /// A floating-point number.
     Float(f64),
     Text(&'a str),
     /// Valid JSON: a list or an object.

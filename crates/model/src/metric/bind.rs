@@ -7,14 +7,14 @@ use super::{Metric, Name, Node, Operator};
 use crate::Unit;
 use crate::suggest::closest;
 
-/// The properties of a run's counter that metrics need.
+/// What metrics need to know of a run's counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operand<'a> {
     /// The name that views show.
     pub name: &'a str,
     /// The unit of the counter's values after multiplication by `scale`.
     pub unit: Unit,
-    /// The amount, in `unit`, for which one step of the raw value stands.
+    /// The value of one step, in `unit`.
     pub scale: f64,
     /// The group with which the counter was read.
     pub group: u16,
@@ -29,13 +29,13 @@ pub struct Bound {
     pub expression: String,
     /// The unit of the metric's values.
     pub unit: MetricUnit,
-    /// Whether the metric is a built-in one that is offered without being requested by the user.
+    /// Whether the user did not ask for the metric.
     pub builtin: bool,
-    /// The counters that the metric uses, as ascending indices into the run's list. All belong to
-    /// one group. Empty if the metric uses no counter.
+    /// The counters that the metric uses, as ascending indices into the run's list. They belong to
+    /// one group.
     pub counters: Vec<usize>,
     scales: Vec<f64>,
-    /// The tree, in which counters are indices into `counters`.
+    /// Counters are indices into `counters`.
     root: Node<usize>,
 }
 
@@ -52,18 +52,15 @@ impl Bound {
 }
 
 impl Metric {
-    /// Finds the counters of this metric among `operands`, which are all counters of a run in their
-    /// order.
+    /// Finds the counters of this metric among `operands`.
     ///
-    /// A name matches the counter with exactly this name. If there is none, the name matches a
-    /// counter whose name is another spelling of it (`cpu-cycles` for `cycles`). If there is none
-    /// either, a name without modifiers matches a counter that differs only in its modifiers, if
-    /// there is only one.
+    /// A name matches the counter with exactly this name. If there is none, it matches a counter
+    /// with another spelling of the name (`cpu-cycles` for `cycles`). If there is none either, a
+    /// name without modifiers matches a counter that differs only in its modifiers.
     ///
     /// # Errors
     /// Fails if a counter is missing or ambiguous, if the counters are in several groups, or if the
-    /// units do not fit. The error contains the byte offset in the text that [`Metric::parse`]
-    /// read.
+    /// units do not fit. The error has the byte offset in the text that [`Metric::parse`] read.
     pub fn bind(&self, operands: &[Operand<'_>]) -> Result<Bound, MetricError> {
         self.find_all(operands).map_err(|e| e.moved(self.offset))
     }
@@ -105,8 +102,8 @@ impl Metric {
 
 impl Bound {
     /// Computes the value in [`Bound::unit`]. `values` are raw values or sums for
-    /// [`Bound::counters`], in the order of these counters. `duration_ns` is the time of the same
-    /// calls. Returns `None` if the value is undefined.
+    /// [`Bound::counters`]. `duration_ns` is the time of the same calls. An undefined value is
+    /// `None`.
     ///
     /// # Panics
     /// Panics if there are fewer values than counters.
@@ -115,8 +112,7 @@ impl Bound {
     }
 
     /// Computes the value of several calls: `values` and `duration_ns` are sums over `calls` calls,
-    /// which belong to `dispatches` dispatches. If the number of dispatches is not known, a metric
-    /// that uses it is undefined.
+    /// which belong to `dispatches` dispatches.
     ///
     /// # Panics
     /// Panics if there are fewer values than counters.
@@ -146,14 +142,13 @@ struct Sums<'a> {
 #[derive(Clone, Copy)]
 struct Value {
     number: f64,
-    /// Whether the value is a sum over calls, which grows with their number. A quotient of two sums
-    /// does not.
+    /// Whether the value is a sum over calls. A quotient of two sums is none.
     is_sum: bool,
 }
 
 impl Value {
     /// Returns the operand for an operation with `other`. A number that is combined with a sum
-    /// applies to each call, so it is multiplied by the number of calls.
+    /// applies to each call.
     fn beside(self, other: Self, calls: f64) -> Self {
         match other.is_sum && !self.is_sum {
             true => Self { number: self.number * calls, is_sum: true },
@@ -162,11 +157,10 @@ impl Value {
     }
 }
 
-/// A name and its counter.
 struct Found<'n> {
     name: &'n Name,
     place: usize,
-    /// Whether the name was found although its modifiers were left out.
+    /// Whether the name was found only without modifiers.
     loose: bool,
 }
 
@@ -198,8 +192,7 @@ fn find(name: &Name, operands: &[Operand<'_>]) -> Result<(usize, bool), MetricEr
     }
 }
 
-/// Returns the cause of an error about a counter that does not exist, from which the command line
-/// makes advice.
+/// Returns the cause of an error about an unknown counter.
 fn cause(typed: &str, operands: &[Operand<'_>]) -> MetricCause {
     let counted = |name: &str| {
         name == "duration" || name.bytes().all(|b| b.is_ascii_digit()) || {
@@ -225,7 +218,7 @@ fn find_quietly(name: &Name, operands: &[Operand<'_>]) -> bool {
     operands.iter().any(|o| Spelling::of(o.name).base == typed.base)
 }
 
-/// Checks that all counters belong to one group and, if modifiers were left out, count in the same
+/// Checks that the counters belong to one group and, if modifiers were left out, count in the same
 /// modes.
 fn check_together(found: &[Found<'_>], operands: &[Operand<'_>]) -> Result<(), MetricError> {
     let Some(first) = found.first() else { return Ok(()) };
@@ -295,7 +288,7 @@ fn dimension(
 }
 
 impl Node<Name> {
-    /// Passes every counter to `each`, from left to right.
+    /// Passes the names to `each`, from left to right.
     fn names<'n, E>(&'n self, each: &mut impl FnMut(&'n Name) -> Result<(), E>) -> Result<(), E> {
         match self {
             Self::Number(_) | Self::Duration | Self::Calls | Self::Dispatches => Ok(()),
@@ -310,7 +303,7 @@ impl Node<Name> {
     }
 
     /// Returns the same tree with indices into `places`. `next` returns the counters of the names
-    /// one after the other.
+    /// in their order.
     fn placed(&self, next: &mut impl Iterator<Item = usize>, places: &[usize]) -> Node<usize> {
         match self {
             Self::Number(quantity) => Node::Number(quantity.clone()),

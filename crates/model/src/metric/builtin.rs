@@ -1,5 +1,4 @@
-//! Lists the built-in metrics, which need no definition. Views offer those whose counters were
-//! counted in one group.
+//! Lists the built-in metrics, which need no definition.
 
 use super::names::Spelling;
 use super::{Bound, Metric, Operand};
@@ -9,7 +8,7 @@ use super::{Bound, Metric, Operand};
 pub struct Builtin {
     /// The name that views show.
     pub name: &'static str,
-    /// The expression as a person would type it.
+    /// The expression.
     pub expression: &'static str,
     /// Description of one line.
     pub description: &'static str,
@@ -23,7 +22,7 @@ const fn builtin(
     Builtin { name, expression, description }
 }
 
-/// The built-in metrics of all vendors.
+/// The built-in metrics that do not depend on a vendor.
 pub const BUILTINS: &[Builtin] = &[
     builtin("ipc", "instructions / cycles", "instructions per cycle"),
     builtin("cpi", "cycles / instructions", "cycles per instruction"),
@@ -66,8 +65,7 @@ pub const BUILTINS: &[Builtin] = &[
 ];
 
 /// Makes the expression for a part of the pipeline slots of Intel's cores, from Ice Lake on. The
-/// four counters of the first level share the slots. They are counted together with `slots`, which
-/// has to be the first counter of their group.
+/// four counters of the first level share the slots.
 macro_rules! intel {
     ($of:literal) => {
         concat!(
@@ -79,15 +77,14 @@ macro_rules! intel {
 }
 
 /// Makes the expression for a part of the dispatch slots of AMD's Zen 4, which has six slots in
-/// each cycle. Zen 5 has eight, and the names of its counters are refused.
+/// each cycle. Zen 5 has eight.
 macro_rules! zen4 {
     ($of:literal) => {
         concat!("(", $of, ") / (6 * ls_not_halted_cyc) in %")
     };
 }
 
-/// Top-down metrics by vendor: which part of the slots for operations was used, and why the other
-/// slots stayed empty.
+/// Top-down metrics by vendor: what used the slots for operations, and why slots stayed empty.
 ///
 /// Sources: for Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual", volume 3B,
 /// section "Performance Metrics" (PERF_METRICS), and `tools/perf/Documentation/topdown.txt` of
@@ -131,14 +128,13 @@ pub const TOP_DOWN: &[Builtin] = &[
     ),
 ];
 
-/// Returns all built-in metrics, in the order in which views show them. Several metrics can have
-/// the same name, for different processors. The one whose counters the run has is used.
+/// Returns all built-in metrics. Several can have the same name, for different processors.
 pub fn all() -> impl Iterator<Item = &'static Builtin> {
     BUILTINS.iter().chain(TOP_DOWN)
 }
 
-/// Returns the first built-in metric with this name that can be computed from `operands`. If there
-/// is none, returns the first metric with the name.
+/// Returns the first built-in metric with this name that can be computed from `operands`, or else
+/// the first with the name.
 pub fn named(name: &str, operands: &[Operand<'_>]) -> Option<&'static Builtin> {
     let with_name = || all().filter(|builtin| builtin.name == name);
     let fits =
@@ -153,11 +149,10 @@ impl Builtin {
     }
 }
 
-/// Returns the built-in metrics that can be computed from `operands`, which are all counters of a
-/// run in their order. If a metric can be formed more than once (`cycles:u` and `cycles:k`), its
-/// name contains the modes.
+/// Returns the built-in metrics that can be computed from `operands`. If a metric can be formed
+/// more than once (`cycles:u` and `cycles:k`), the modes are added to its name.
 pub fn offered(operands: &[Operand<'_>]) -> Vec<Bound> {
-    // Counters of the same group and the same modes, as indices into the list.
+    // Counters of one group and the same modes, as indices into the list.
     let mut sets: Vec<(u16, String, Vec<usize>)> = Vec::new();
     for (place, operand) in operands.iter().enumerate() {
         let modes = Spelling::of(operand.name).modes();

@@ -1,4 +1,4 @@
-//! Defines the error type of metrics: the error, its place, and the cause.
+//! Defines the error type of metrics.
 
 use std::fmt;
 
@@ -13,23 +13,22 @@ pub struct MetricError {
     pub cause: Option<MetricCause>,
 }
 
-/// The cause of a [`MetricError`], with values. Each variant needs advice in the command line. The
-/// enum is exhaustive, so the compiler reports a variant without advice.
+/// The cause of a [`MetricError`], with values. The enum is exhaustive, so the compiler reports a
+/// variant without advice in the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetricCause {
     /// A name with slashes, commas or spaces is not in quotes.
     UnquotedName,
-    /// The text must be one of these units, which are listed in words.
+    /// The text must be one of these units.
     Units(&'static str),
-    /// A minus without spaces is part of the name. The texts on both sides of it are known, too.
+    /// A minus without spaces is part of the name.
     Minus {
         /// The text to the left of the minus.
         left: String,
         /// The text to the right of the minus.
         right: String,
     },
-    /// Counters of the recording with a similar spelling. The most similar one is first, and the
-    /// list is never empty.
+    /// Counters of the recording with a similar spelling, the most similar one first.
     Near(Vec<String>),
     /// The recording has these counters.
     Counters(Vec<String>),
@@ -45,9 +44,9 @@ pub enum MetricCause {
 pub enum MetricErrorKind {
     /// The text is not a definition.
     Syntax {
-        /// The expected thing: the text after "expected".
+        /// The text after "expected".
         expected: &'static str,
-        /// The character that was found; `None` at the end of the text.
+        /// `None` at the end of the text.
         found: Option<char>,
     },
     /// The text is not a number.
@@ -55,7 +54,7 @@ pub enum MetricErrorKind {
         /// The text as typed.
         text: String,
     },
-    /// The text is not a unit that this version knows.
+    /// The text is not a known unit.
     Unit {
         /// The text as typed.
         text: String,
@@ -108,9 +107,9 @@ pub enum MetricErrorKind {
     },
     /// Two values cannot be added or compared.
     Mismatch {
-        /// Unit of the left or first operand.
+        /// The left or first unit.
         left: String,
-        /// Unit of the right or later operand.
+        /// The right or later unit.
         right: String,
     },
     /// The value has another unit than the requested one.

@@ -1,8 +1,6 @@
 //! Determines when two spellings mean the same counter. Counters keep the names that the user
-//! typed, so a metric that uses `cycles` must find `cpu-cycles`, and also `cycles:u` if no other
-//! counter can be meant.
+//! typed, so a metric that uses `cycles` must find `cpu-cycles`.
 
-/// A name, split into the counter and its modifiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spelling {
     /// The counter's name in lower case, in perf's main spelling.
@@ -20,8 +18,7 @@ impl Spelling {
         Self { base: first.to_owned(), modifiers: modifiers.to_owned() }
     }
 
-    /// Returns the modifiers that select occurrences, in a fixed order. The letters `D`, `p`, `P`
-    /// and `I` do not select occurrences.
+    /// Returns the modifiers that select occurrences, in a fixed order.
     pub fn modes(&self) -> String {
         "ukhGH".chars().filter(|c| self.modifiers.contains(*c)).collect()
     }

@@ -1,10 +1,9 @@
-//! Parses the text of a metric to a tree. [`super`] documents the grammar.
+//! Parses the text of a metric. [`super`] documents the grammar.
 
 use super::error::{MetricCause, MetricError, MetricErrorKind};
 use super::unit::{MetricUnit, Quantity, UNITS};
 use super::{MOST_BYTES, MOST_DEPTH, Name, Node, Operator};
 
-/// Checks that the text is a valid name for a metric.
 pub(super) fn name(name: &str, at: usize) -> Result<(), MetricError> {
     let mut letters = name.chars();
     let first = letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
@@ -41,7 +40,7 @@ struct Parser<'t> {
     at: usize,
     /// Whether a counter, the duration, `calls` or `dispatches` has occurred.
     measures: bool,
-    /// Nesting depth of factors at the current position.
+    /// Nesting depth of factors.
     depth: usize,
 }
 
@@ -175,7 +174,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// Returns the word at the current position without consuming it.
+    /// Returns the next word without consuming it.
     fn peek_word(&self) -> &'t str {
         let rest = self.rest();
         let mut end = 0;

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::Unit;
 
 /// The dimension of a value, as a product of powers. Values can only be added if their powers of
-/// nanoseconds, bytes and joules agree; `counts` and `cycles` only affect the name of the unit.
+/// nanoseconds, bytes and joules agree. `counts` and `cycles` only affect the name of the unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Dimension {
     pub ns: i32,
@@ -16,8 +16,7 @@ pub(super) struct Dimension {
     pub cycles: i32,
 }
 
-/// A factor, as powers of ten and two, so that it is exact up to 10²². It is applied only once, at
-/// the end of a computation.
+/// A factor, as powers of ten and two, so that it is exact up to 10²².
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Factor {
     pub tens: i32,
@@ -27,17 +26,15 @@ pub(super) struct Factor {
 /// The unit of a metric's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricUnit {
-    /// `ratio`, `%`, `count`, `cycles`, `ns`, `Hz`, `/s`, `bytes`, `bytes/s`, `J`, `W`, or the unit
-    /// that was requested (`GB/s`).
+    /// For example `ratio`, `%`, `cycles`, `Hz`, `bytes/s`, or the unit that was requested
+    /// (`GB/s`).
     pub name: String,
-    /// Whether the unit was requested with `in`. Views then show values in this unit and in no
-    /// other.
+    /// Whether the unit was requested with `in`.
     pub declared: bool,
     pub(super) dimension: Dimension,
     pub(super) factor: Factor,
 }
 
-/// A number as typed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Quantity {
     /// The value in ns, bytes or joules.
@@ -57,7 +54,7 @@ impl Dimension {
         }
     }
 
-    /// Returns the dimension of a product, or of a quotient if `sign` is −1.
+    /// `sign` is 1 for a product and −1 for a quotient.
     pub fn times(self, other: Self, sign: i32) -> Self {
         Self {
             ns: self.ns + sign * other.ns,
@@ -68,9 +65,8 @@ impl Dimension {
         }
     }
 
-    /// Returns the dimension of a sum; `None` if the operands cannot be added. Counts of different
-    /// things can be added. A number without a unit can be added as well, and takes the name of the
-    /// other operand.
+    /// Returns the dimension of a sum, if the operands can be added. Counts of different things can
+    /// be added, also to a number without a unit.
     pub fn plus(self, other: Self) -> Option<Self> {
         if (self.ns, self.bytes, self.joules) != (other.ns, other.bytes, other.joules) {
             return None;
@@ -84,7 +80,7 @@ impl Dimension {
         })
     }
 
-    /// Returns the unit of values with this dimension, if the metric does not request another one.
+    /// Returns the unit of values with this dimension, unless the metric requests another one.
     pub fn unit(self) -> MetricUnit {
         let named = |name: &str, tens| MetricUnit {
             name: name.to_owned(),
@@ -109,7 +105,7 @@ impl Dimension {
         }
     }
 
-    /// Returns the name of a unit in terms of seconds: `bytes^2/s`.
+    /// Names a unit with seconds instead of nanoseconds: `bytes^2/s`.
     fn product(self) -> String {
         let powers = [(self.bytes, "bytes"), (self.joules, "J"), (self.ns, "s")];
         let side = |sign: i32| -> Vec<String> {
@@ -128,8 +124,7 @@ impl Dimension {
 }
 
 impl MetricUnit {
-    /// Converts `value` from ns, bytes and joules to this unit. Returns `None` if the result is too
-    /// large for a float.
+    /// Converts `value` from ns, bytes and joules. Returns `None` if the result is not finite.
     pub(super) fn convert(&self, value: f64) -> Option<f64> {
         let value = value * 2f64.powi(-self.factor.twos);
         let value = match self.factor.tens {
@@ -162,7 +157,7 @@ impl MetricUnit {
     }
 }
 
-/// All units that can be typed, without prefixes. They are used in hints.
+/// Units that can be typed, for hints.
 pub(super) const UNITS: &str = "%, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi \
                                 Gi Ti) s, B, Hz, J, W; also one per another: GB/s, G/s, /s";
 
@@ -214,8 +209,7 @@ fn prefix(text: &str) -> Option<Factor> {
 }
 
 impl Quantity {
-    /// Combines a number and a suffix, such as `64` and `KiB`. Returns `None` for a suffix that is
-    /// neither a prefix nor a unit.
+    /// Combines a number and a suffix, such as `64` and `KiB`.
     pub fn new(number: f64, suffix: &str) -> Option<Self> {
         let (dimension, factor) = match prefix(suffix) {
             Some(factor) => (Dimension::default(), factor),
@@ -230,7 +224,7 @@ impl Quantity {
     }
 }
 
-/// Writes the quantity in a form that can be typed, using only units that a number can have.
+/// Writes the quantity in a form that can be typed.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let d = self.dimension;

@@ -3,11 +3,11 @@
 //! When a program reaches a return probe, the kernel replaces the return address: the word on top
 //! of the stack on x86, and the link register on AArch64 (`arch_uretprobe_hijack_return_addr`,
 //! Linux 6.18). The kernel does not check whether a return address is there. In the middle of a
-//! function, the kernel would destroy a saved register or a variable. So two things are checked in
-//! the file. A symbol or the unwinding tables (`.eh_frame`) must say that a function begins there.
-//! If the tables describe the place, they must also say that the return address is in that word or
-//! register. The second check finds symbols that look like functions but are reached by a jump,
-//! with a frame already set up: `NAME.cold`, trampolines, the first instruction of a program.
+//! function, it would destroy a saved register or a variable. So two things are checked in the
+//! file. A symbol or the unwinding tables (`.eh_frame`) must say that a function begins there. If
+//! the tables describe the place, they must also say that the return address is in that word or
+//! register. The second check finds symbols that look like functions but are reached by a jump:
+//! `NAME.cold`, trampolines, the first instruction of a program.
 //!
 //! Sources for the registers: the System V ABI of x86-64 and i386, the AArch64 DWARF ABI.
 
@@ -19,12 +19,11 @@ use object::{Architecture, Endianness, Object};
 
 use super::symbols::{Class, Symbols};
 
-/// Checks that the instruction at `offset` of the file is the entry of a function. An error says
-/// what is there instead.
+/// Checks that a function begins at this offset. An error says what is there instead.
 pub(super) fn check<Elf: Class>(file: &Symbols<'_, Elf>, offset: u64) -> Result<(), String> {
     let address = file.address_of(offset).ok_or("the file has no code there")?;
-    // Go's runtime moves stacks, and ends the program if it finds the address of the kernel's
-    // return probe on a stack.
+    // Go's runtime moves stacks, and ends the program if it finds the address of a return probe on
+    // a stack.
     if [".gopclntab", ".go.buildinfo"].iter().any(|name| file.section(name).is_some()) {
         return Err("a return probe crashes programs written in Go when they move a stack".into());
     }
@@ -42,20 +41,19 @@ pub(super) fn check<Elf: Class>(file: &Symbols<'_, Elf>, offset: u64) -> Result<
     }
 }
 
-/// The place of the return address at an instruction, according to the unwinding tables.
+/// Where the return address is, according to the unwinding tables.
 enum Frame {
-    /// The return address is in the same place as at the entry of a function. `begins` says whether
-    /// the description of a function begins at this instruction.
+    /// Where it is at the entry of a function. `begins`: the description of a function begins here.
     Entered { begins: bool },
-    /// The return address is in another place.
+    /// In another place.
     Elsewhere,
     /// The tables do not describe this instruction.
     Unknown,
 }
 
 fn frame<Elf: Class>(file: &Symbols<'_, Elf>, address: u64) -> Frame {
-    // The DWARF numbers of the stack pointer and of the return address, and the number of bytes
-    // that a call pushes.
+    // DWARF's numbers of the stack pointer and of the return address, and how many bytes a call
+    // pushes.
     let (stack, returns, pushed) = match file.file.architecture() {
         Architecture::X86_64 => (Register(7), Register(16), 8),
         Architecture::I386 => (Register(4), Register(8), 4),

@@ -1,11 +1,10 @@
 //! Finds the implementation of an indirect function (`STT_GNU_IFUNC`) that this machine uses.
 //!
-//! The symbol of such a function names code that chooses an implementation. This code runs once in
-//! each process. The dynamic linker of the process that resolves names makes the same choice on the
-//! same processor, for the libraries that this process has loaded. So this code asks the dynamic
-//! linker for the address of the function. The only library that it loads for this purpose is the
-//! libm of the C library. For other files that are not loaded, the implementation is not known,
-//! because naming a file must never run its code.
+//! The symbol of such a function names code that chooses an implementation, once in each process.
+//! The dynamic linker of this process makes the same choice on the same processor, for the
+//! libraries that are loaded here. So it is asked for the function's address. The only library that
+//! is loaded for this purpose is the libm of the C library. For other files the implementation is
+//! not known, because naming a file must not run its code.
 //!
 //! A program with other `GLIBC_TUNABLES` than this process can choose another implementation.
 
@@ -16,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use super::symbols::Function;
 
-/// Returns the offset of the implementation in the file. Returns `None` if the file is neither
-/// loaded here nor the libm, or if the implementation is in another file.
+/// Returns the offset of the implementation in the file. The file must be loaded here, or be the
+/// libm.
 pub(super) fn implementation(path: &Path, function: &Function) -> Option<u64> {
     let file = fs::canonicalize(path).ok()?;
     let loaded = mappings()?.into_iter().any(|m| m.path == file);
@@ -30,7 +29,6 @@ pub(super) fn implementation(path: &Path, function: &Function) -> Option<u64> {
     (address - mapping.start).checked_add(mapping.offset)
 }
 
-/// Whether the file is the libm of the C library that this process uses.
 fn is_libm(file: &Path, ours: &[Mapping]) -> bool {
     let name = |path: &Path| path.file_name().is_some_and(|name| name == "libm.so.6");
     name(file)
@@ -42,7 +40,7 @@ fn mappings() -> Option<Vec<Mapping>> {
     Some(maps.lines().filter_map(Mapping::parse).collect())
 }
 
-/// One line of `/proc/PID/maps` (proc(5)).
+/// A line of `/proc/PID/maps` (proc(5)).
 struct Mapping {
     start: u64,
     end: u64,
@@ -55,7 +53,7 @@ impl Mapping {
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
         let (range, rest) = line.split_once(' ')?;
         let (start, end) = range.split_once('-')?;
-        // The fields are permissions, offset, device, inode, and, after some spaces, the path.
+        // Permissions, offset, device, inode, and, after some spaces, the path.
         let mut fields = rest.splitn(5, ' ');
         let _permissions = fields.next()?;
         let offset = hex(fields.next()?)?;
@@ -67,8 +65,8 @@ impl Mapping {
     }
 }
 
-/// Returns the address that the dynamic linker of this process has for the function. `loaded` says
-/// that the file is already loaded.
+/// Returns the address that the dynamic linker has for the function. `loaded` says that the file is
+/// already loaded.
 fn chosen(file: &Path, loaded: bool, function: &Function) -> Option<u64> {
     let path = CString::new(file.as_os_str().as_bytes()).ok()?;
     let name = CString::new(function.name.as_str()).ok()?;

@@ -25,22 +25,20 @@ use crate::source::Trouble;
 use machine::Machine;
 use model::suggest;
 
-/// The headers of a 32-bit or a 64-bit file.
 pub(super) trait Class: FileHeader<Endian = Endianness> {}
 impl<T: FileHeader<Endian = Endianness>> Class for T {}
 
-/// A function, from one symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Function {
-    /// Virtual address of the function in the file.
+    /// Virtual address.
     pub address: u64,
-    /// Size in bytes; 0 if the symbol does not have it.
+    /// In bytes; 0 if it is not known.
     pub size: u64,
     /// Whether the symbol is `STT_GNU_IFUNC`: the code there chooses an implementation.
     pub indirect: bool,
-    /// The function's name without the version.
+    /// Without the version.
     pub name: String,
-    /// The function's version, for example `GLIBC_2.27`.
+    /// For example `GLIBC_2.27`.
     pub version: Option<String>,
     /// Whether the name without a version stands for this version.
     pub is_default: bool,
@@ -48,20 +46,17 @@ pub(super) struct Function {
     pub source: Option<String>,
 }
 
-/// A file and its functions.
 pub(super) struct Symbols<'f, Elf: Class> {
     pub file: ElfFile<'f, Elf>,
-    /// Functions in the file's own symbol tables.
+    /// From the file's own symbol tables.
     functions: Vec<Function>,
-    /// Functions in the separate file with symbols. They are used for names that the file's own
-    /// tables do not have.
+    /// From the separate file, for names that the file's own tables do not have.
     separate: Vec<Function>,
-    /// Names of functions that the file calls but does not define.
+    /// What the file calls but does not define.
     imported: Vec<String>,
 }
 
 impl<'f, Elf: Class> Symbols<'f, Elf> {
-    /// Reads the symbols of `bytes`.
     pub fn read(machine: &Machine, path: &Path, bytes: &'f [u8]) -> Result<Self, Trouble> {
         let damaged = |e: object::Error| wrong(path.display().to_string(), e.to_string());
         let file = ElfFile::<Elf>::parse(bytes).map_err(damaged)?;
@@ -74,14 +69,13 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         Ok(Self { file, functions: own, separate, imported })
     }
 
-    /// Returns the one function that `typed` (`name`, `name@VERSION`, `name@@VERSION`) stands for.
+    /// Returns the function that `typed` (`name`, `name@VERSION`, `name@@VERSION`) stands for.
     pub fn find(&self, path: &Path, typed: &str) -> Result<Function, Trouble> {
         let mut found = named(&self.functions, typed);
         if found.is_empty() {
             found = named(&self.separate, typed);
         }
-        // Symbols with the same address are one function. If one of them is indirect, the function
-        // is indirect.
+        // Symbols with the same address are one function, which is indirect if one of them is.
         found.sort_by_key(|f| (f.address, !f.indirect));
         found.dedup_by_key(|f| f.address);
         if found.is_empty() {
@@ -136,7 +130,6 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
             .because(NameCause::Places(places))
     }
 
-    /// Makes the error for an indirect function that cannot be probed by its name.
     pub fn not_chosen(&self, typed: &str, function: &Function) -> Trouble {
         let problem = "an indirect function: each process chooses an implementation when it starts, \
                        and a probe there would count the choosing";
@@ -155,8 +148,8 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         let holds = |f: &&Function| {
             address.checked_sub(f.address).is_some_and(|inside| inside < f.size.max(1))
         };
-        // If there are several names, the default version is preferred, then a name without a
-        // leading underscore, then the shortest name.
+        // The default version is preferred, then a name without a leading underscore, then the
+        // shortest name.
         all.filter(holds).min_by_key(|f| (!f.is_default, f.name.starts_with('_'), f.name.len()))
     }
 
@@ -164,7 +157,7 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         self.functions.iter().chain(&self.separate).filter(move |f| f.address == address)
     }
 
-    /// Returns the offset in the file of the code at `address`; `None` if there is no code.
+    /// Returns the offset in the file of the code at `address`.
     pub fn offset_of(&self, address: u64) -> Option<u64> {
         self.code().find_map(|(virtual_address, offset, size)| {
             let inside = address.checked_sub(virtual_address)?;
@@ -172,8 +165,7 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         })
     }
 
-    /// Returns the virtual address of the code at this offset of the file; `None` if there is no
-    /// code.
+    /// Returns the virtual address of the code at this offset of the file.
     pub fn address_of(&self, file_offset: u64) -> Option<u64> {
         self.code().find_map(|(virtual_address, offset, size)| {
             let inside = file_offset.checked_sub(offset)?;
@@ -181,7 +173,7 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         })
     }
 
-    /// Returns address, offset and size of each segment that can be executed.
+    /// Returns address, offset and size of the executable segments.
     fn code(&self) -> impl Iterator<Item = (u64, u64, u64)> {
         let endian = self.file.endian();
         let segments = self.file.elf_program_headers().iter();
@@ -192,7 +184,7 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
             })
     }
 
-    /// Returns address and content of a section; `None` if it does not exist or cannot be read.
+    /// Returns address and content of a section.
     pub fn section(&self, name: &str) -> Option<(u64, &'f [u8])> {
         let section = self.file.section_by_name(name)?;
         Some((section.address(), section.data().ok()?))
@@ -200,14 +192,13 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
 }
 
 impl Function {
-    /// Returns the name with the version (`expf@GLIBC_2.27`); `None` if it has no version.
+    /// Returns the name with its version (`expf@GLIBC_2.27`).
     fn versioned(&self) -> Option<String> {
         Some(format!("{}@{}", self.name, self.version.as_ref()?))
     }
 }
 
-/// Returns the functions that `typed` stands for. If there are several versions and one of them is
-/// the default, returns only that one.
+/// Returns the functions that `typed` stands for. The default version hides the others.
 fn named<'s>(functions: &'s [Function], typed: &str) -> Vec<&'s Function> {
     let (base, version, _) = split(typed);
     let mut found: Vec<&Function> = functions.iter().filter(|f| f.name == base).collect();
@@ -219,8 +210,8 @@ fn named<'s>(functions: &'s [Function], typed: &str) -> Vec<&'s Function> {
     found
 }
 
-/// Returns the parts of a symbol: its name, its version, and whether this is the default version
-/// (`name@@VERSION`, or a name without a version) or not (`name@VERSION`).
+/// Splits a symbol into its name, its version, and whether it is the default version
+/// (`name@@VERSION`, or a name without a version).
 fn split(symbol: &str) -> (&str, Option<&str>, bool) {
     match symbol.split_once('@') {
         Some((name, version))
@@ -238,7 +229,6 @@ fn unique(mut names: Vec<String>) -> Vec<String> {
     names
 }
 
-/// Returns the functions in both symbol tables.
 fn functions<Elf: Class>(file: &ElfFile<'_, Elf>) -> Vec<Function> {
     let mut found = Vec::new();
     let mut source = None;
@@ -281,7 +271,7 @@ fn functions<Elf: Class>(file: &ElfFile<'_, Elf>) -> Vec<Function> {
     found
 }
 
-/// If a symbol names code of its file, returns whether it is an indirect function, and the symbol.
+/// If a symbol names code of its file, returns whether it is indirect, and the symbol.
 fn function<'d, 's, S: ObjectSymbol<'d>>(symbol: &'s S) -> Option<(bool, &'s S)> {
     let indirect = matches!(symbol.flags(), SymbolFlags::Elf { st_info, .. } if st_info.0 & 0xf == STT_GNU_IFUNC.0);
     let absolute = matches!(symbol.section(), SymbolSection::Absolute | SymbolSection::Common);
@@ -289,8 +279,7 @@ fn function<'d, 's, S: ObjectSymbol<'d>>(symbol: &'s S) -> Option<(bool, &'s S)>
     (code && !absolute && !symbol.is_undefined()).then_some((indirect, symbol))
 }
 
-/// Reads the separate file with the symbols of a stripped file. The build id of the stripped file
-/// gives the path of the separate file.
+/// Reads the separate file with the symbols of a stripped file, by the build id.
 fn separate_symbols<Elf: Class>(machine: &Machine, file: &ElfFile<'_, Elf>) -> Option<Vec<u8>> {
     let id = file.build_id().ok()??;
     let (first, rest) = id.split_first()?;

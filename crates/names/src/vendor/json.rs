@@ -43,8 +43,8 @@ impl Standard {
     }
 }
 
-/// Adds the events in `file` to `events`. Events without the key `Unit` belong to `pmu`. Events
-/// that cannot be used are left out, and the reasons are added to `problems`.
+/// Adds the events in `file`. Events without `Unit` belong to `pmu`. The reasons for events that
+/// are left out go to `problems`.
 pub(super) fn read(
     file: &Path,
     pmu: &str,
@@ -60,8 +60,7 @@ pub(super) fn read(
     }
 }
 
-/// Returns the event that an object describes; `None` for an object without a name of an event,
-/// such as a metric.
+/// Returns the event of an object; `None` for other objects, such as a metric.
 fn event(
     mut object: Object,
     pmu: &str,
@@ -87,8 +86,7 @@ fn event(
     Ok(Some(VendorEvent { name, pmu, terms, unit, scale, description, deprecated }))
 }
 
-/// Returns the objects of `file`. If it is not a table, there are none, and the reason is added to
-/// `problems`.
+/// Returns the objects of `file`. The reason why there are none goes to `problems`.
 fn objects(file: &Path, problems: &mut Vec<String>) -> Vec<Object> {
     list(file).unwrap_or_else(|problem| {
         problems.push(problem);
@@ -117,7 +115,7 @@ fn list(file: &Path) -> Result<Vec<Object>, String> {
         .collect())
 }
 
-/// Returns a value as text; `None` if it is missing, empty or null.
+/// Returns a value as text, unless it is empty or null.
 fn text(object: &Object, key: &str) -> Option<String> {
     match object.get(key)? {
         Value::String(text) if !text.trim().is_empty() => Some(text.trim().to_owned()),
@@ -126,7 +124,7 @@ fn text(object: &Object, key: &str) -> Option<String> {
     }
 }
 
-/// Returns the first number in a value such as `0xB7,0xBB`.
+/// Returns the first number of a value such as `0xB7,0xBB`.
 fn first(object: &Object, key: &str) -> Result<Option<u64>, String> {
     let Some(text) = text(object, key) else { return Ok(None) };
     let one = text.split(',').next().unwrap_or("").trim();
@@ -148,9 +146,9 @@ const TERMS: [(&str, &str); 12] = [
     ("ThreadMask", "threadmask"),
 ];
 
-/// Intel's fixed counters, each of which counts only one event. Tables have pseudo codes for these
-/// events. The kernel uses the codes of the architectural events with the same meaning (SDM volume
-/// 3, table of fixed counters).
+/// Intel's fixed counters, which count one event each. Tables have pseudo codes for these events.
+/// The kernel uses the codes of the architectural events with the same meaning (SDM volume 3, table
+/// of fixed counters).
 const FIXED: [(&str, &str); 5] = [
     ("inst_retired.any", "event=0xc0"),
     ("cpu_clk_unhalted.thread", "event=0x3c"),
@@ -193,7 +191,7 @@ fn terms(object: &Object, name: &str) -> Result<String, String> {
         let value = first(object, "MSRValue")?.unwrap_or(0);
         terms.push(format!("{term}={value:#x}"));
     }
-    // In Intel's tables, the value of `Filter` can be a sentence.
+    // In Intel's tables, `Filter` can be a sentence.
     if let Some(filter) = text(object, "Filter") {
         let is_term = |piece: &str| {
             piece.split_once('=').is_some_and(|(_, value)| number(value.trim()).is_some())
@@ -203,7 +201,7 @@ fn terms(object: &Object, name: &str) -> Result<String, String> {
     Ok(terms.join(","))
 }
 
-/// Returns the sysfs name of the PMU of a unit.
+/// Returns the PMU of a unit.
 fn pmu_of(unit: &str) -> String {
     match unit {
         "CBO" => "uncore_cbox".into(),

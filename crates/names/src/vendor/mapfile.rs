@@ -12,16 +12,14 @@ use std::path::{Component, Path, PathBuf};
 
 use machine::Machine;
 
-/// The files to read for a processor.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Chosen {
-    /// Files of events, each with the PMU of those of its events that name no unit.
+    /// Files of events, and the PMU of those events that name no unit.
     pub(super) files: Vec<(PathBuf, String)>,
-    /// Files of events to which other events refer (`ArchStdEvent`).
+    /// Files of events to which others refer (`ArchStdEvent`).
     pub(super) standard: Vec<PathBuf>,
 }
 
-/// Chooses the tables of `machine` in `directory`.
 pub(super) fn choose(directory: &Path, machine: &Machine) -> Result<Chosen, String> {
     let arch = if is_arm(machine) { "arm64" } else { "x86" };
     let roots = [directory.to_owned(), directory.join(arch), directory.join("arch").join(arch)];
@@ -45,8 +43,7 @@ pub(super) fn choose(directory: &Path, machine: &Machine) -> Result<Chosen, Stri
         if !cpu.matches(pattern) {
             continue;
         }
-        // A path in a mapfile must not lead out of the directory. In Intel's mapfiles, paths begin
-        // with a slash.
+        // A path must not lead out of the directory. In Intel's mapfiles, paths begin with a slash.
         let place = Path::new(place.trim_start_matches('/'));
         if !place.components().all(|part| matches!(part, Component::Normal(_))) {
             let place = place.display();
@@ -85,13 +82,13 @@ fn is_arm(machine: &Machine) -> bool {
 
 /// A processor as it is named in mapfiles.
 enum Cpu {
-    /// `GenuineIntel-6-8F`, and its stepping.
+    /// `GenuineIntel-6-8F`, and the stepping.
     X86 { model: String, stepping: String },
-    /// The main id register (MIDR_EL1) without variant and revision.
+    /// MIDR_EL1 without variant and revision.
     Arm { midr: u64 },
 }
 
-/// The bits of variant and revision in MIDR_EL1. All variants and revisions have the same table.
+/// Variant and revision in MIDR_EL1, which share a table.
 const MIDR_VERSION: u64 = 0x00f0_000f;
 
 impl Cpu {

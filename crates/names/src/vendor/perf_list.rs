@@ -1,8 +1,7 @@
 //! Reads names from an installed perf: `perf list -j` (Linux 6.2 or later).
 //!
-//! perf is run at most once, for the whole list or for a name that no other source has. If perf is
-//! missing, too old or broken, it provides no names. Only a perf that hangs is reported, because
-//! the user has waited for it.
+//! If perf is missing, too old or broken, it provides no names. Only a perf that hangs is reported,
+//! because the user has waited for it.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -15,22 +14,18 @@ use serde_json::Value;
 use super::VendorEvent;
 use crate::units::unit_and_scale;
 
-/// The longest time that perf may run.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The most bytes that `perf list` may print.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Returns the events that the installed perf lists. The error is a message for the user, if there
-/// is one.
+/// Returns the events of the installed perf. An error may have a message for the user.
 pub(super) fn read() -> Result<Vec<VendorEvent>, Option<String>> {
     parse(&run("perf", PATIENCE)?).map_err(|_| None)
 }
 
-/// Returns the output of `program list -j`.
 fn run(program: &str, patience: Duration) -> Result<Vec<u8>, Option<String>> {
     let mut command = Command::new(program);
     command.args(["list", "-j"]).stdin(Stdio::null()).stderr(Stdio::null());
-    // perf must run without a pager, and without a preloaded recorder.
+    // Without a pager, and without a preloaded recorder.
     command.stdout(Stdio::piped()).env("PAGER", "cat").env_remove("LD_PRELOAD");
     let mut child = command.spawn().map_err(|_| None)?;
     let (sender, receiver) = mpsc::channel();
@@ -41,8 +36,7 @@ fn run(program: &str, patience: Duration) -> Result<Vec<u8>, Option<String>> {
         let _ = sender.send(read.is_some_and(|r| r.is_ok()).then_some(text));
     });
     let text = receiver.recv_timeout(patience);
-    // If perf did not print its list in time, it is killed before the wait, because it might run
-    // for ever.
+    // Killed before the wait, because it might run for ever.
     if text.is_err() {
         let _ = child.kill();
     }
@@ -56,14 +50,14 @@ fn run(program: &str, patience: Duration) -> Result<Vec<u8>, Option<String>> {
     }
 }
 
-/// Returns the events of the list that have an encoding: `"Encoding": "cpu/event=0xc0,umask=0x1/"`.
+/// Returns the events that have an encoding: `"Encoding": "cpu/event=0xc0,umask=0x1/"`.
 fn parse(text: &[u8]) -> Result<Vec<VendorEvent>, String> {
     let list: Vec<Value> = serde_json::from_slice(text).map_err(|e| e.to_string())?;
     let event = |value: &Value| {
         let text = |key: &str| value.get(key).and_then(Value::as_str);
         let name = text("EventName").filter(|name| !name.contains([' ', '/']))?;
         let (pmu, terms) = text("Encoding")?.trim_end_matches('/').split_once('/')?;
-        // The sampling period of perf record is left out.
+        // perf record's sampling period is left out.
         let kept: Vec<&str> =
             terms.split(',').filter(|term| !term.starts_with("period=")).collect();
         let scale = text("ScaleUnit").and_then(unit_and_scale);
@@ -118,9 +112,8 @@ mod tests {
         for program in ["/nonexistent/perf", "/bin/false"] {
             assert_eq!(run(program, PATIENCE).unwrap_err(), None);
         }
-        // This is not a separate test, because tests run in parallel. While one of them had its
-        // program open for writing, the other one might fork, and the program could then not be
-        // started.
+        // Not a test of its own, because tests run in parallel. While one of them had its program
+        // open for writing, the other one might fork, and the program could then not be started.
         let name = format!("counterpoint-perf-{}", std::process::id());
         let program = std::env::temp_dir().join(name);
         std::fs::write(&program, "#!/bin/sh\nexec sleep 60\n").unwrap();

@@ -1,5 +1,4 @@
-//! The guarded call of a plugin's function: the trampoline, its personality function, and the end
-//! of an exception.
+//! The guarded call of a plugin's function.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -7,12 +6,12 @@ use std::ptr::NonNull;
 
 use super::{Left, RawException, cxx_exceptions};
 
-/// A call in progress. The trampoline and the personality function use the offsets of these fields.
+/// A call in progress. The assembly below uses the offsets of these fields.
 #[repr(C)]
 struct Frame {
-    /// The stack pointer of the trampoline, below the registers that it saved.
+    /// The trampoline's stack pointer, below the registers that it saved.
     stack: *mut c_void,
-    /// The call of the same thread that contains this call, or null.
+    /// The call of the same thread around this one, or null.
     outer: *mut Frame,
     exception: *mut RawException,
     forced: bool,
@@ -25,7 +24,7 @@ thread_local! {
     static INNERMOST: Cell<*mut Frame> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-// These constants are from the Itanium C++ ABI, exception handling.
+// From the Itanium C++ ABI, exception handling.
 const SEARCH_PHASE: c_int = 1;
 const HANDLER_FRAME: c_int = 4;
 const FORCE_UNWIND: c_int = 8;
@@ -173,8 +172,8 @@ unsafe extern "C" {
     fn counterpoint_plugin_land(stack: *mut c_void) -> !;
 }
 
-/// The trampoline's personality function. The unwinder that unwinds the exception calls it, only
-/// for the trampoline's frame.
+/// The personality function of the trampoline's frame. The unwinder that unwinds the exception
+/// calls it.
 unsafe extern "C" fn personality(
     _version: c_int,
     actions: c_int,
@@ -188,8 +187,7 @@ unsafe extern "C" fn personality(
     if actions & (HANDLER_FRAME | FORCE_UNWIND) == 0 {
         return CONTINUE_UNWIND;
     }
-    // The frames between here and the innermost call have been unwound, so the innermost frame
-    // belongs to this trampoline.
+    // The frames inside of this trampoline's have been unwound, so the innermost call is its own.
     let frame = INNERMOST.get();
     if frame.is_null() {
         return CONTINUE_UNWIND;
@@ -203,8 +201,8 @@ unsafe extern "C" fn personality(
     }
 }
 
-/// Ends the innermost guarded call of this thread, for a signal handler. Returns only if there is
-/// no such call.
+/// Ends the innermost guarded call of this thread, for a signal handler. Returns if there is no
+/// such call.
 pub(super) fn leave_by(signal: c_int) {
     let frame = INNERMOST.get();
     if !frame.is_null() {
@@ -218,7 +216,7 @@ pub(super) fn leave_by(signal: c_int) {
     }
 }
 
-/// Calls a function with up to two arguments, and returns the content of the first result register.
+/// Calls a function with up to two arguments, and returns the first result register.
 ///
 /// # Safety
 /// `function` must be a C function that takes these arguments.
@@ -258,14 +256,12 @@ pub(crate) unsafe fn call(
     }
 }
 
-// The crate `libc` does not declare this constant and this function for every system that we build
-// for.
+// The crate `libc` does not declare these for every system that we build for.
 const CANCEL_DISABLE: c_int = 1;
 unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
 }
 
-/// Ends an exception and returns its description.
 fn caught(exception: NonNull<RawException>) -> String {
     let raw = exception.as_ptr();
     // SAFETY: `exception` was thrown and caught by us, and has not been ended yet.

@@ -1,11 +1,9 @@
-//! Catches crashes of a plugin after the program has ended, while the host takes the plugins' last
-//! events. A wrong address or `abort` then ends the call instead of the process, so that the other
-//! plugins hand over their events and the program's own output is written. While the program runs,
-//! crashes are not caught.
+//! Catches crashes of a plugin after the program has ended, while the host takes the last events. A
+//! fault or `abort` then ends the call instead of the process, so that other plugins hand over
+//! their events and the program's own output is written.
 //!
-//! Only faults inside of a guarded call are caught, and only on threads that ask for it
-//! ([`OnThread`]). In all other cases, a signal has the effect that it had before [`Caught`] was
-//! made.
+//! Only faults inside of a guarded call are caught, on threads that ask for it ([`OnThread`]).
+//! Otherwise a signal has its earlier effect.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -24,19 +22,17 @@ const SIGNALS: [c_int; 7] = [
     libc::SIGSYS,
 ];
 
-/// The actions that these signals had before ours. They are never freed, because a handler may be
-/// reading them.
+/// The earlier actions of these signals. They are leaked, because a handler may be reading them.
 static BEFORE: [AtomicPtr<libc::sigaction>; SIGNALS.len()] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNALS.len()];
 
-/// The last signal that was caught, or 0.
 static LAST: AtomicI32 = AtomicI32::new(0);
 
 thread_local! {
     static IS_ASKED_FOR: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Catches faults as long as this value exists. Only one such value may exist at a time.
+/// Catches faults as long as this value exists. There may be one such value at a time.
 #[derive(Debug)]
 pub struct Caught(());
 
@@ -91,7 +87,7 @@ impl Drop for Caught {
     }
 }
 
-/// The size in bytes of the stack on which a handler runs if the thread's own stack is full.
+/// The stack of a handler, in bytes, for a thread whose own stack is full.
 const STACK: usize = 64 * 1024;
 
 /// Catches faults of guarded calls on this thread as long as this value exists.
@@ -102,8 +98,7 @@ pub struct OnThread {
 }
 
 impl OnThread {
-    /// Begins to catch faults on this thread. Returns `None` if there is no memory for another
-    /// stack.
+    /// Begins to catch faults. Returns `None` if there is no memory for another stack.
     pub fn new() -> Option<Self> {
         // SAFETY: the stack is new memory, which the thread uses for nothing else; `ours` and
         // `before` outlive the call.
@@ -147,7 +142,7 @@ unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: 
     };
     if is_own && IS_ASKED_FOR.get() {
         LAST.store(signal, Ordering::Relaxed);
-        // This call does not return if the thread is in a guarded call.
+        // This call does not return from inside of a guarded call.
         call::leave_by(signal);
     }
     let index = SIGNALS.iter().position(|known| *known == signal).unwrap_or(0);

@@ -1,34 +1,32 @@
-//! Ends C++ exceptions with the C++ runtime library that threw them, and finds out their type and
-//! message.
+//! Ends C++ exceptions, and finds out their type and message.
 //!
-//! A process may have several such libraries. An exception belongs to the library that threw it,
-//! which is the library that contains the exception's cleanup function. The layouts that are read
-//! here are fixed by the Itanium C++ ABI: chapters 2.9.5 (`type_info`) and 2.5.2 (virtual tables),
-//! and sections 2.2 and 2.5 of its part on exceptions.
+//! A process may have several C++ runtime libraries. An exception belongs to the one that threw it,
+//! which contains the exception's cleanup function. The layouts that are read here are fixed by the
+//! Itanium C++ ABI: chapters 2.9.5 (`type_info`) and 2.5.2 (virtual tables), and sections 2.2 and
+//! 2.5 of its part on exceptions.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::{Left, RawException};
 
-/// The guarded call ([`super::call`]) of a function that takes up to two pointers.
+/// [`super::call`].
 pub(super) type Call =
     unsafe fn(*const c_void, *const c_void, *const c_void) -> Result<usize, Left>;
 
-/// A C++ runtime library.
 pub(super) struct Runtime {
     handle: *mut c_void,
     begin_catch: *const c_void,
     end_catch: *const c_void,
     current_type: *const c_void,
     demangle: *const c_void,
-    /// The address in the virtual-table pointer of a `type_info` whose class has one base class.
+    /// What the table pointer of a `type_info` is if the class has one base class.
     single_base: *const c_void,
     /// Whether the exception shares its object with others (`std::rethrow_exception`).
     shared: bool,
     call: Call,
 }
 
-/// `std::type_info`, and the additional field for a class with one base class.
+/// `std::type_info`, with the field for a class with one base class.
 #[repr(C)]
 struct TypeInfo {
     table: *const c_void,
@@ -36,7 +34,7 @@ struct TypeInfo {
     base: *const TypeInfo,
 }
 
-/// Returns the address where the module of an address begins, and the module's file.
+/// Returns the address and the file of the module around an address.
 fn module(address: *const c_void) -> Option<(*mut c_void, *const c_char)> {
     // SAFETY: `Dl_info` consists of pointers, for which zeros are values, and dladdr takes any
     // address.
@@ -48,9 +46,8 @@ fn module(address: *const c_void) -> Option<(*mut c_void, *const c_char)> {
 }
 
 impl Runtime {
-    /// Returns the library of an exception of this class with this cleanup function. Returns `None`
-    /// if it is not a C++ exception, or if the functions of its library cannot be found because the
-    /// library is linked into a plugin without exported symbols.
+    /// Returns the library of an exception. Returns `None` if it is not a C++ exception, or if its
+    /// library has no exported symbols because it is linked into a plugin.
     pub(super) fn of(class: [u8; 8], cleanup: Option<*const c_void>, call: Call) -> Option<Self> {
         let [language @ .., sharing] = class;
         if ![*b"GNUCC++", *b"CLNGC++"].contains(&language) {
@@ -66,8 +63,7 @@ impl Runtime {
         let symbol = |name: &CStr| {
             // SAFETY: `handle` is open, and `name` is a C string.
             let address: *const c_void = unsafe { libc::dlsym(handle, name.as_ptr()) };
-            // The handle also finds symbols of other libraries that this library needs. They are
-            // not used.
+            // The handle also finds symbols of other libraries, which are not used.
             module(address).filter(|of| of.0 == base && !address.is_null()).map(|_| address)
         };
         let all = (|| {
@@ -91,7 +87,6 @@ impl Runtime {
         all
     }
 
-    /// Catches the exception, ends it, and returns its description.
     pub(super) fn end(self, exception: *mut RawException) -> String {
         type Plain = unsafe extern "C" fn() -> *const TypeInfo;
         type Catch = unsafe extern "C" fn(*mut RawException) -> *mut c_void;
@@ -102,8 +97,8 @@ impl Runtime {
             begin(exception);
             let current: Plain = std::mem::transmute(self.current_type);
             let of = current();
-            // The object follows the header. The header ends with the struct that unwinders see:
-            // two words, and two more words for the unwinder.
+            // The object follows the header, which ends with the struct that unwinders see: four
+            // words.
             let object = exception.wrapping_byte_add(32).cast::<c_void>();
             match (self.name(of), self.text(object, of)) {
                 (Some(name), Some(text)) => format!("a C++ exception of type {name}: {text}"),
@@ -120,7 +115,7 @@ impl Runtime {
         said
     }
 
-    /// Returns the type's name as it is written in source code.
+    /// Returns the type's name as in source code.
     unsafe fn name(&self, of: *const TypeInfo) -> Option<String> {
         type Demangle =
             unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
@@ -147,7 +142,7 @@ impl Runtime {
     }
 
     /// Returns the exception's message, if its class derives from `std::exception` through classes
-    /// with one base class. In that case, all these classes' objects are at the same address.
+    /// with one base class. Then the objects of these classes have the same address.
     unsafe fn text(&self, object: *mut c_void, mut of: *const TypeInfo) -> Option<String> {
         /// The place of `what` in the virtual table, after the two destructors.
         const WHAT: usize = 2;

@@ -1,12 +1,11 @@
 //! Releases the dynamic linker's locks after a constructor of a shared object threw.
 //!
 //! glibc holds a lock while constructors run. If an exception leaves `dlopen`, the lock stays
-//! locked. Then every other thread that loads something, or ends the process, waits for ever. No
-//! function of glibc releases the lock. But glibc's locks are mutexes in one exported object. A
-//! mutex contains the number of the thread that holds it, and how many times this thread has locked
-//! it. The layout of a mutex is part of glibc's ABI (`bits/struct_mutex.h`, the same on all
-//! processors with 64 bits that we build for). So this code looks for the mutexes that the thread
-//! has locked more often than before `dlopen`, and releases them.
+//! locked, and other threads that load something or end the process wait for ever. No function of
+//! glibc releases it. But glibc's locks are mutexes in one exported object, and a mutex contains
+//! the thread that holds it and a count. Its layout is part of glibc's ABI
+//! (`bits/struct_mutex.h`, the same on the 64-bit processors that we build for). So this code finds
+//! the mutexes that the thread has locked more often than before `dlopen`, and releases them.
 
 use std::ffi::{c_int, c_void};
 
@@ -23,7 +22,7 @@ struct Mutex {
 /// `PTHREAD_MUTEX_RECURSIVE`.
 const RECURSIVE: c_int = 1;
 
-/// The locks that this thread holds, and how many times it has locked each of them.
+/// The locks that this thread holds, each with the number of times.
 pub(super) struct Held(Vec<(*mut Mutex, u32)>);
 
 /// Returns glibc's object and its size. Other C libraries have no such object.
@@ -64,7 +63,6 @@ fn object() -> Option<(*mut c_void, usize)> {
 }
 
 impl Held {
-    /// Finds the locks that this thread holds now.
     pub(super) fn now() -> Self {
         let mut held = Vec::new();
         let Some((object, size)) = object() else { return Self(held) };

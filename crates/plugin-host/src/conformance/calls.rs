@@ -23,7 +23,6 @@ pub(super) const PROBES: &[Probe] = &[
     Probe::beyond("ids are popped that nobody pushed", ROBUST, pop_first),
 ];
 
-/// A sink that takes everything and keeps nothing.
 struct Nothing;
 
 impl Sink for Nothing {
@@ -37,7 +36,6 @@ impl Sink for Nothing {
 static NO_OWN: std::sync::atomic::AtomicU32 =
     std::sync::atomic::AtomicU32::new(abi::kineto::FIRST_OWN_TYPE);
 
-/// Calls `body` with a builder that takes everything.
 pub(super) fn with_builder<T>(body: impl FnOnce(*const TraceBuilder) -> T) -> T {
     let problems = std::sync::Arc::new(Problems::of(std::path::Path::new("")));
     let builder = Builder::leak(problems, &NO_OWN);
@@ -49,15 +47,14 @@ fn process(raw: &Raw<'_>) -> i32 {
     with_builder(|builder| raw.process(builder))
 }
 
-/// Starts, stops, processes and destroys a recording that was created, and reports the calls that
-/// fail.
+/// Makes a recording of a created session, and reports calls that fail.
 fn record(raw: Raw<'_>, findings: &mut Findings) {
     let code = raw.start();
     findings.check(code == 0, RESULT, || format!("profilerStart returned {code}"));
     finish(raw, findings);
 }
 
-/// Stops, processes and destroys a recording that has started, and reports the calls that fail.
+/// Ends a started recording, and reports calls that fail.
 fn finish(raw: Raw<'_>, findings: &mut Findings) {
     let codes = [
         ("profilerStop", raw.stop()),
@@ -125,7 +122,7 @@ fn no_types(plugin: &mut Plugin, findings: &mut Findings) {
             types: std::ptr::null_mut(),
             types_length: 0,
         };
-        // The plugin may return an error. If it returns success, the recording should work.
+        // An error is fine. After success, the recording should work.
         if call(interface.create, &mut params) == Some(0) {
             record(Raw { interface: &interface, handle: params.profiler }, findings);
             findings.at_most(Level::Fragile);
@@ -145,13 +142,12 @@ fn never_stopped(plugin: &mut Plugin, findings: &mut Findings) {
     for interface in plugin.profilers() {
         let Some(raw) = created(&interface, findings) else { continue };
         raw.start();
-        // The plugin may return an error or success, but must not crash.
+        // Any result is fine.
         raw.destroy();
     }
 }
 
-/// Makes calls in orders that no host should use. The plugin may decline each call, but must not
-/// crash.
+/// Makes calls in orders that no host should use. Any result is fine.
 fn stop_first(plugin: &mut Plugin, findings: &mut Findings) {
     for interface in plugin.profilers() {
         let Some(raw) = created(&interface, findings) else { continue };
@@ -198,8 +194,7 @@ fn overlap(plugin: &mut Plugin, findings: &mut Findings) {
                 process(&second);
                 second.destroy();
             }
-            // A plugin may refuse a second recording, because PyTorch only needs one recording at a
-            // time.
+            // PyTorch needs one recording at a time.
             Err(code) => {
                 findings.style(
                     OVERLAP,

@@ -2,15 +2,14 @@
 
 use std::fmt;
 
-/// The origin of a clause.
+/// Where a clause comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The clause is in the published header (`libkineto/include/KinetoDynamicPluginInterface.h`).
+    /// The published header (`libkineto/include/KinetoDynamicPluginInterface.h`).
     Header,
-    /// The published host does or expects what the clause says (`libkineto/src/dynamic_plugin`).
+    /// What the published host does or expects (`libkineto/src/dynamic_plugin`).
     Host,
-    /// Neither the header nor the host says anything about this. Other hosts, or later versions,
-    /// may depend on it.
+    /// Neither the header nor the host. Other hosts, or later versions, may depend on it.
     Custom,
 }
 
@@ -26,9 +25,9 @@ impl fmt::Display for Source {
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Clause {
-    /// The clause's name, which stays the same from version to version of Counterpoint.
+    /// The clause's name, which stays the same from version to version.
     pub id: &'static str,
-    /// The origin of the clause.
+    /// Where the clause comes from.
     pub source: Source,
     pub text: &'static str,
 }
@@ -40,7 +39,7 @@ macro_rules! clauses {
             pub(super) const $name: &Clause =
                 &Clause { id: $id, source: Source::$source, text: $text };
         )*
-        /// All clauses, in the order in which they make sense to read.
+        /// All clauses, in a sensible order for reading.
         pub const CLAUSES: &[&Clause] = &[ $( $name, )* ];
     };
 }

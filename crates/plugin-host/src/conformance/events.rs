@@ -26,7 +26,6 @@ pub(super) const PROBES: &[Probe] = &[
 
 static NO_OWN: AtomicU32 = AtomicU32::new(FIRST_OWN_TYPE);
 
-/// A sink that checks each event.
 struct Judge {
     is_json: fn(&[u8]) -> bool,
     begin_ns: i64,
@@ -34,7 +33,6 @@ struct Judge {
     counts: Counts,
 }
 
-/// The number of events with each property.
 #[derive(Default)]
 struct Counts {
     events: u64,
@@ -62,7 +60,7 @@ impl Judge {
 impl Sink for Judge {
     fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
         self.counts.events += 1;
-        // A device's clock may be off by a little.
+        // A device's clock may be slightly off.
         let slack = Duration::from_secs(1).as_nanos() as i64;
         let inside = self.begin_ns.saturating_sub(slack)..=self.end_ns.saturating_add(slack);
         self.counts.outside +=
@@ -117,7 +115,7 @@ fn half_a_second(plugin: &mut Plugin, findings: &mut Findings) {
         let asked = Asked::of(&types);
         let code = builder.with(&mut judge, &asked, |builder| raw.process(builder));
         findings.check(code == 0, RESULT, || format!("profilerProcessEvents returned {code}"));
-        // Wait, so that a plugin that still uses the builder after the call is noticed.
+        // A plugin that still uses the builder after the call is noticed in this time.
         std::thread::sleep(Duration::from_millis(50));
         raw.destroy();
         for (problem, count) in problems.all() {
@@ -129,7 +127,6 @@ fn half_a_second(plugin: &mut Plugin, findings: &mut Findings) {
     }
 }
 
-/// Returns the severity of a problem that the builder reported, and its clause.
 fn weigh(problem: &Problem) -> (Level, &'static Clause) {
     match problem {
         Problem::UnknownType(_) => (Level::Violation, TYPES),
@@ -196,14 +193,14 @@ fn say(counts: &Counts, findings: &mut Findings) {
     }
 }
 
-/// A builder that declines every call, and counts the calls.
+/// A builder that declines calls and counts them.
 pub(super) struct Declining {
     pub builder: TraceBuilder,
     calls: Box<AtomicUsize>,
 }
 
 impl Declining {
-    /// Returns the number of calls that the builder got.
+    /// Returns how many calls the builder got.
     pub fn calls(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
     }
@@ -237,7 +234,6 @@ unsafe extern "C" fn no_resource(handle: *mut c_void, _: *const ProfileResourceI
     decline(handle)
 }
 
-/// Makes a builder that states this size.
 pub(super) fn declining(size: usize) -> Declining {
     let calls = Box::new(AtomicUsize::new(0));
     let builder = TraceBuilder {
@@ -258,7 +254,7 @@ fn declined(plugin: &mut Plugin, _: &mut Findings) {
         let Ok(raw) = Raw::create(&interface) else { continue };
         raw.start();
         raw.stop();
-        // The plugin may return an error or success, but must not crash.
+        // Any result is fine.
         raw.process(&declining(TraceBuilder::SIZE).builder);
         raw.destroy();
     }

@@ -83,7 +83,7 @@ fn null_registry(plugin: &mut Plugin, findings: &mut Findings) {
 }
 
 fn small_registry(plugin: &mut Plugin, findings: &mut Findings) {
-    // A registry that is smaller than the published one has no registerProfiler.
+    // A registry of this size has no registerProfiler.
     if plugin.register(16) == Some(0) && !plugin.interfaces.is_empty() {
         findings.style(SIZES, "used registerProfiler of a registry whose size does not cover it");
     }
@@ -98,7 +98,7 @@ fn large_registry(plugin: &mut Plugin, findings: &mut Findings) {
     }
 }
 
-/// The value of the bytes after the room of a query, which the plugin must not change.
+/// The bytes after the room of a query.
 const GUARD: u8 = 0xa5;
 
 struct Query {
@@ -122,7 +122,6 @@ impl Query {
         }
     }
 
-    /// Returns whether the bytes after the room that the plugin was given are unchanged.
     fn kept(&self, name_length: usize, types_length: usize) -> bool {
         let guard = u32::from_ne_bytes([GUARD; 4]);
         self.name[name_length + 1..].iter().all(|byte| *byte == GUARD)
@@ -133,13 +132,11 @@ impl Query {
 fn query(plugin: &mut Plugin, findings: &mut Findings) {
     for interface in plugin.profilers() {
         let mut query = Query::new();
-        // The list of types is filled with zeros first, as a host does it, so a plugin need not
-        // write the zero that ends the list.
+        // Hosts fill the list with zeros, so a plugin need not end it.
         query.types[..ROOM].fill(0);
         let code = call(interface.query, &mut query.params(NAME_BYTES, ROOM)).unwrap_or(-1);
         if code != 0 {
-            // The published host continues without a name, but never starts a profiler without
-            // types.
+            // The published host never starts a profiler without types.
             findings.violation(QUERY, format!("profilerQuery returned {code}"));
             continue;
         }

@@ -1,7 +1,6 @@
-//! A probe that finds out whether a plugin was built for an older state of the interface. There are
-//! two older states. In one of them, the table of functions has another size, which the host sees
-//! at registration. The other one can only be recognised by the arguments that `profilerStart`
-//! accepts, which this probe tries.
+//! Finds out whether a plugin was built for an older state of the interface. There are two. One has
+//! a table of another size, which is seen at registration. The other one differs in the arguments
+//! of `profilerStart`, which this probe tries.
 
 use std::ffi::c_void;
 
@@ -15,7 +14,7 @@ pub(super) const PROBES: &[Probe] = &[Probe {
     ..Probe::beyond("it is started as in an older state of the interface", RESULT, start)
 }];
 
-/// The arguments of `profilerStart` in the older state.
+/// The older arguments of `profilerStart`.
 #[repr(C)]
 struct StartWithTypes {
     size: usize,
@@ -31,8 +30,8 @@ fn start(plugin: &mut Plugin, findings: &mut Findings) {
         let Ok(raw) = Raw::create(&interface) else { continue };
         let mut types = supported(&interface);
         let types_length = types.len();
-        // A plugin of the current state uses the address of the types as its handle, so that memory
-        // contains zeros for it to read.
+        // A plugin of the current state takes the types' address as its handle, and finds zeros
+        // there.
         types.resize(1 << 16, 0);
         let mut arguments = StartWithTypes {
             size: size_of::<StartWithTypes>(),

@@ -1,5 +1,5 @@
-//! Probes with arguments of other sizes, and with null pointers. No host of the published interface
-//! makes these calls, so a wrong answer to them is not a violation.
+//! Probes with arguments of other sizes, and with null pointers. No published host makes these
+//! calls, so a wrong answer is not a violation.
 
 use abi::kineto::{
     CreateParams, Function, HandleParams, ProcessParams, ProfilerInterface, PushParams,
@@ -24,14 +24,13 @@ pub(super) const PROBES: &[Probe] = &[
     Probe::beyond("the trace builder is of a later version", SIZES, large_builder),
 ];
 
-/// Adds one finding with advice about all functions that returned 0.
+/// Adds one finding for the functions that returned 0.
 fn advise(findings: &mut Findings, clause: &'static super::Clause, functions: &[&str], with: &str) {
     if !functions.is_empty() {
         findings.style(clause, format!("{} returned 0 for {with}", functions.join(", ")));
     }
 }
 
-/// Returns the functions of a recording that take a handle.
 fn with_handle(interface: &ProfilerInterface) -> [(&'static str, Function<HandleParams>); 5] {
     [
         ("profilerStart", interface.start),
@@ -107,8 +106,7 @@ fn small_arguments(plugin: &mut Plugin, findings: &mut Findings) {
             let mut params = PushParams { size: 16, id: 1, profiler: raw.handle };
             accepted.extend((call(function, &mut params) == Some(0)).then_some(name));
         }
-        // The last function is profilerDestroy. It is not known whether the plugin destroyed the
-        // recording, so the handle is not used after this loop.
+        // The last function is profilerDestroy, so the handle is not used after this loop.
         for (name, function) in with_handle(&interface) {
             let mut params = HandleParams { size: 8, profiler: raw.handle };
             accepted.extend((call(function, &mut params) == Some(0)).then_some(name));
@@ -117,7 +115,7 @@ fn small_arguments(plugin: &mut Plugin, findings: &mut Findings) {
     }
 }
 
-/// A struct with a field of a later version at its end.
+/// A struct with a later version's field.
 #[repr(C)]
 struct Later<P> {
     known: P,
@@ -126,8 +124,8 @@ struct Later<P> {
 
 const LATER: [u64; 4] = [u64::MAX; 4];
 
-/// Calls a function with arguments of a later version. Adds a finding if the plugin returns an
-/// error, or writes into fields that its version does not have.
+/// Calls a function with arguments of a later version. Adds a finding after an error, or if the
+/// later field was overwritten.
 fn later<P>(
     name: &'static str,
     function: Function<P>,
@@ -194,8 +192,8 @@ fn null_handle(plugin: &mut Plugin, findings: &mut Findings) {
     }
 }
 
-/// Calls the functions for ids with a null handle. Their results do not matter, because the
-/// published host ignores them; the probe only fails if the plugin crashes.
+/// Calls the functions for ids with a null handle. The published host ignores their results, so
+/// only a crash counts.
 fn null_ids(plugin: &mut Plugin, _: &mut Findings) {
     for interface in plugin.profilers() {
         if is_stateless(&interface) {
@@ -210,7 +208,7 @@ fn null_ids(plugin: &mut Plugin, _: &mut Findings) {
     }
 }
 
-/// Returns whether the plugin uses null as its handle, which a plugin without state may do.
+/// Returns whether the plugin uses null as its handle, as one without state may.
 fn is_stateless(interface: &ProfilerInterface) -> bool {
     Raw::create(interface).is_ok_and(|made| {
         let stateless = made.handle.is_null();
@@ -219,8 +217,8 @@ fn is_stateless(interface: &ProfilerInterface) -> bool {
     })
 }
 
-/// Makes a recording, and hands it over to a builder that declines everything and states this size.
-/// Returns the result of profilerProcessEvents, and the number of calls that the builder got.
+/// Hands a recording over to a builder that declines everything and states this size. Returns the
+/// result, and how many calls the builder got.
 fn with_size(
     interface: &ProfilerInterface,
     size: usize,

@@ -1,16 +1,14 @@
-//! The lock of a trace builder. Unlike a mutex of the standard library, it stores which thread has
-//! locked it. A signal handler of a plugin may call the builder while it interrupts a call of the
-//! builder on the same thread, or may leave that call by `longjmp`. With a mutex, the thread would
-//! then wait for ever.
+//! The lock of a trace builder, which stores the thread that has locked it. A signal handler of a
+//! plugin may call the builder while it interrupts a call of the builder, or leave that call by
+//! `longjmp`. With a mutex of the standard library, the thread would then wait for ever.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A value that one thread at a time may use.
 #[derive(Debug, Default)]
 pub(super) struct Lock<T> {
-    /// The number of the thread that has locked the value, or 0.
+    /// The number of the thread that has the lock, or 0.
     owner: AtomicUsize,
     value: UnsafeCell<T>,
 }
@@ -18,11 +16,11 @@ pub(super) struct Lock<T> {
 // SAFETY: a guard, of which there is one at a time, is the only way to the value.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
-/// The error that the calling thread has already locked the value.
+/// The calling thread already has the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Held;
 
-/// Returns a number of the calling thread that is not 0, and that no other living thread has.
+/// Returns a number of the calling thread, which no other living thread has. It is not 0.
 fn this_thread() -> usize {
     thread_local! {
         static PLACE: u8 = const { 0 };
@@ -31,8 +29,7 @@ fn this_thread() -> usize {
 }
 
 impl<T> Lock<T> {
-    /// Locks the value, and waits for other threads if necessary. Calls under this lock are short,
-    /// so waiting is a simple loop.
+    /// Locks the value. Calls under this lock are short, so waiting is a simple loop.
     #[inline]
     pub(super) fn lock(&self) -> Result<Guard<'_, T>, Held> {
         let me = this_thread();
@@ -43,9 +40,8 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Does what [`Lock::lock`] does, for a thread that is not inside of a call under this lock. If
-    /// this thread has locked the value nevertheless, it has left such a call by a jump. The thread
-    /// then gets the lock again.
+    /// Like [`Lock::lock`], for a thread that is not inside of a call under this lock. If this
+    /// thread has the lock nevertheless, it left such a call by a jump, and gets the lock again.
     pub(super) fn lock_outermost(&self) -> Guard<'_, T> {
         self.lock().unwrap_or(Guard(self))
     }
@@ -63,7 +59,6 @@ impl<T> Lock<T> {
     }
 }
 
-/// The right to use the value.
 #[derive(Debug)]
 pub(super) struct Guard<'a, T>(&'a Lock<T>);
 
@@ -108,7 +103,7 @@ mod tests {
         let guard = lock.lock().expect("free");
         assert_eq!(*guard, 40_000);
         assert_eq!(lock.lock().err(), Some(Held));
-        // Leave the value locked, as if the thread had left the call by a jump.
+        // As if the thread had left the call by a jump.
         std::mem::forget(guard);
         assert_eq!(lock.lock().err(), Some(Held));
         *lock.lock_outermost() += 1;

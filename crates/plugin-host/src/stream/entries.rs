@@ -1,13 +1,10 @@
 //! The records of whole traces: each [`Entry`] and each field of the trace.
 //!
-//! The ids of a process and a thread are written once, as a row. Values of arguments that are short
-//! texts or short JSON are also written once, because values such as the shapes of tensors repeat.
-//! Integers are written each time.
+//! The ids of a process and a thread are written once, as a row. Short texts and short JSON of
+//! arguments are also written once, because values such as the shapes of tensors repeat.
 //!
-//! Events of plugins use the records 2 to 7, and whole traces of other profilers use the records 16
-//! to 18. The value of an argument is a signed integer (kind 0), an unsigned integer (1), a text
-//! (2) or JSON (3) with its length, or the number of a text of the stream that contains a text (4)
-//! or JSON (5).
+//! The value of an argument is a signed integer (kind 0), an unsigned integer (1), a text (2) or
+//! JSON (3) with its length, or the number of a text (4) or of JSON (5) in the stream.
 
 use std::io::{Read, Write};
 
@@ -19,13 +16,12 @@ pub(super) const ROW: u8 = 16;
 pub(super) const ENTRY: u8 = 17;
 pub(super) const FIELD: u8 = 18;
 
-/// The largest length of a value of an argument or of a field. A longer value is counted and left
-/// out.
+/// The largest length of a value. A longer one is counted and left out.
 const MOST_VALUE: usize = 16 << 20;
-/// The largest length of a value that is written once and then repeated by its number.
+/// The largest length of a value that is written once.
 const MOST_REPEATED: usize = 1024;
-/// If texts take more bytes than this, new values are no longer looked up among them. Otherwise,
-/// values that never repeat would take more and more memory.
+/// If texts take more bytes, new values are not looked up. Otherwise values that do not repeat
+/// would take more and more memory.
 const MOST_KEPT: usize = 64 << 20;
 
 const INTEGER: u64 = 0;
@@ -34,10 +30,10 @@ const TEXT: u64 = 2;
 const JSON: u64 = 3;
 const REPEATED_TEXT: u64 = 4;
 const REPEATED_JSON: u64 = 5;
-/// The number of bits of a key's number that contain the kind of the value.
+/// The bits of a key's number for the kind of the value.
 const KIND_BITS: u32 = 3;
 
-/// The rows that were written, with their ids. The number of a row is its index.
+/// The rows that were written. Their index is their number.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     all: Vec<(OwnedId, OwnedId)>,
@@ -74,8 +70,8 @@ impl Rows {
         if self.all.get(self.last).is_some_and(is) {
             return (self.last, false);
         }
-        // A linear search is fast enough: there are few threads, and events of the same thread
-        // usually follow each other.
+        // A linear search is fast enough: there are few threads, and events of a thread usually
+        // follow each other.
         let known = self.all.iter().position(is);
         self.last = known.unwrap_or(self.all.len());
         if known.is_none() {
@@ -111,7 +107,7 @@ impl<W: Write> Writer<W> {
         number as u64
     }
 
-    /// Returns the number of a value's text, if the value is one that is written once.
+    /// Returns the number of a value's text, if it is written once.
     fn repeated(&mut self, text: &[u8]) -> Option<u64> {
         let short = text.len() <= MOST_REPEATED && self.texts.bytes() < MOST_KEPT;
         short.then(|| self.text(text))
@@ -125,7 +121,7 @@ impl<W: Write> Writer<W> {
         let row = self.row(entry.process, entry.thread);
         let name = self.text(entry.name);
         let category = entry.category.map_or(0, |category| 1 + self.text(category));
-        // Texts must come before the record, so the record is put together elsewhere.
+        // Texts must come before the record.
         let mut arguments = std::mem::take(&mut self.arguments);
         arguments.clear();
         let mut count = 0;
@@ -140,7 +136,7 @@ impl<W: Write> Writer<W> {
         put(buffer, category);
         put_signed(buffer, entry.time_ns.wrapping_sub(self.last_start));
         self.last_start = entry.time_ns;
-        // This byte says which of the fields follow.
+        // The fields that follow.
         buffer.push(
             u8::from(entry.duration_ns.is_some())
                 | u8::from(entry.id.is_some()) << 1
@@ -155,8 +151,8 @@ impl<W: Write> Writer<W> {
         self.added(before);
     }
 
-    /// Puts an argument into `into`, and the texts that it needs into the stream. Returns whether its
-    /// value was short enough.
+    /// Puts an argument into `into`, and its texts into the stream. Returns whether the value was
+    /// short enough.
     fn argument(&mut self, argument: &Argument<'_>, into: &mut Vec<u8>) -> bool {
         let (kind, text) = match argument.value {
             Value::Integer(_) => (INTEGER, &[][..]),
@@ -225,8 +221,7 @@ impl ReadId {
     }
 }
 
-/// A value as it was read. A text is stored as the number of a text that can occur again, or as a
-/// place in [`Reader::values`].
+/// A value as it was read. A text is a number of the stream's, or a place in [`Reader::values`].
 enum ReadValue {
     Integer(i64),
     Unsigned(u64),

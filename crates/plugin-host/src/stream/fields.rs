@@ -1,4 +1,4 @@
-//! Encodes numbers of records as LEB128. Signed numbers are encoded as zigzag.
+//! Encodes numbers as LEB128, signed ones as zigzag.
 
 pub(super) fn put(buffer: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -12,7 +12,7 @@ pub(super) fn put_signed(buffer: &mut Vec<u8>, value: i64) {
     put(buffer, (value << 1 ^ value >> 63) as u64);
 }
 
-/// A few fields, on the stack, so that a record goes into the buffer in one piece.
+/// A few fields on the stack, so that a record goes into the buffer at once.
 pub(super) struct Fields {
     bytes: [u8; Self::MOST],
     length: usize,

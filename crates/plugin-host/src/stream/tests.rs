@@ -3,7 +3,6 @@
 use super::*;
 use crate::entry::{Argument, Id, Value};
 
-/// A sink that writes down what it receives.
 #[derive(Default)]
 struct Lines(Vec<String>);
 
@@ -44,7 +43,6 @@ impl Sink for Lines {
     }
 }
 
-/// Writes records of all kinds, with the extremes of each field.
 fn feed(sink: &mut dyn Sink) {
     sink.kind(1024, "tile", 6);
     let mut metadata = Metadata::default();
@@ -179,7 +177,7 @@ fn beyond_the_limit_events_are_counted() {
 #[test]
 fn damaged_bytes_are_said_and_cost_no_memory() {
     let bytes = written(None);
-    // Replace each byte by each of some values: reading must end, without a panic.
+    // Reading must end, without a panic.
     for at in 0..bytes.len() {
         for value in [0, 1, 2, 8, 0x7f, 0x80, 0xff] {
             let mut bytes = bytes.clone();
@@ -195,7 +193,6 @@ fn damaged_bytes_are_said_and_cost_no_memory() {
     assert_eq!(ending.expect("reads"), Ending::Damaged { at: 8 });
 }
 
-/// A sink that counts the bytes of metadata that it receives.
 struct Bytes(u64);
 
 impl Sink for Bytes {
@@ -208,7 +205,7 @@ impl Sink for Bytes {
     fn counter(&mut self, _: &Counter<'_>) {}
 }
 
-/// This test writes many short events that all name the same long key.
+/// Many short events name the same long key.
 #[test]
 fn few_bytes_do_not_become_many() {
     let repeat = |length: usize, events: u64| {
@@ -227,7 +224,7 @@ fn few_bytes_do_not_become_many() {
     let (ending, got, had) = repeat(60_000, 20_000);
     assert!(matches!(ending, Ending::Damaged { .. }), "{ending:?}");
     assert!(got <= REPEATED_ANYWAY + (MOST_REPEATS + 1) * had, "{had} bytes became {got}");
-    // A stream as real plugins write it is read completely (only its end is missing here).
+    // A stream like those of real plugins is read completely, up to its missing end.
     let (ending, got, _) = repeat(100, 200_000);
     assert_eq!((ending, got), (Ending::Cut, 200_000 * 101));
 }

@@ -1,6 +1,5 @@
 //! Numbers the texts of a stream; each text is written once.
 
-/// The texts and their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     bytes: Vec<u8>,
@@ -11,16 +10,16 @@ pub(super) struct Texts {
     slots: Vec<u32>,
 }
 
-/// Multiplies two numbers, and combines both halves of the product by exclusive or. Thus every bit
-/// of the result depends on every bit of both factors.
+/// Multiplies, and combines both halves of the product by exclusive or, so that a bit of the result
+/// depends on many bits of both factors.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a).wrapping_mul(u128::from(b));
     (product >> 64) as u64 ^ product as u64
 }
 
-/// Hashes sixteen bytes at a time, as wyhash does. The hash does not resist an attacker, who could
-/// only slow down his own recording.
+/// Hashes sixteen bytes at a time, as wyhash does. Attackers could slow down only their own
+/// recording.
 #[inline]
 fn hash(bytes: &[u8]) -> u64 {
     const SALT: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xe703_7ed1_a0b4_28db];
@@ -42,7 +41,6 @@ impl Texts {
         self.bytes.len()
     }
 
-    /// Returns the number of a text, and whether the text is new.
     pub(super) fn number(&mut self, text: &[u8]) -> (u32, bool) {
         if self.slots.len() < 2 * (self.all.len() + 1) {
             self.grow();

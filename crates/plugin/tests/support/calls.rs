@@ -1,10 +1,9 @@
-//! Makes random calls through the plugin interface, in both directions: our host runs a plugin that
-//! makes random calls of the trace builder, and a plugin of the SDK runs in a host that makes
-//! random calls. `fuzzed.rs` and `fuzz/fuzz_targets/plugin_calls.rs` use this.
+//! Makes random calls through the plugin interface, in both directions: a random plugin in our
+//! host, and a plugin of the SDK in a random host. `fuzzed.rs` and
+//! `fuzz/fuzz_targets/plugin_calls.rs` use this.
 //!
 //! This file implements again what a host must do with each call, from the published interface
-//! (`include/counterpoint/kineto_plugin.h`). The tests compare the result with what the host passed
-//! to its sink.
+//! (`include/counterpoint/kineto_plugin.h`), and compares.
 //!
 //! above 600 lines: a fuzz target includes this file by its path, so it is one file.
 
@@ -41,7 +40,7 @@ pub trait Choose {
             [self.below(7) as usize]
     }
 
-    /// Makes a text without a zero byte, mostly one of a few usual texts.
+    /// Makes a text without a zero byte, mostly a usual one.
     fn text(&mut self) -> CString {
         const USUAL: [&[u8]; 6] = [b"gemm", b"", b"a\"b\\", b"\xff\xfe", b"{\"a\": [1]}", b"7"];
         if self.odd(4) {
@@ -52,7 +51,6 @@ pub trait Choose {
     }
 }
 
-/// A sink of our host that keeps what it receives as lines of text.
 #[derive(Default)]
 struct Lines(Vec<String>);
 
@@ -83,7 +81,6 @@ impl Sink for Lines {
     }
 }
 
-/// A sink that passes everything to two other sinks.
 struct Tee<'a, 'b>(&'a mut Lines, &'a mut Writer<&'b mut Vec<u8>>);
 
 impl Sink for Tee<'_, '_> {
@@ -113,7 +110,7 @@ impl Sink for Tee<'_, '_> {
     }
 }
 
-/// The lines that the host must have kept, and the number of problems that it must have found.
+/// What the host must have kept, and how many problems it must have found.
 #[derive(Default)]
 struct Model {
     lines: Vec<String>,
@@ -138,8 +135,7 @@ impl Model {
         self.lines.push(format!("{} {:?} {name:?} {pairs:?}", last.head, last.flow));
     }
 
-    /// Checks the result of a call that must succeed or must fail, and counts a failed call as a
-    /// problem.
+    /// Checks that a call succeeds or fails. A failed call is a problem.
     fn expect(&mut self, code: c_int, succeeds: bool) {
         assert_eq!(code, if succeeds { 0 } else { -1 });
         self.wrong += u64::from(!succeeds);
@@ -150,7 +146,6 @@ impl Model {
 struct Script {
     choose: Box<dyn Choose>,
     model: Model,
-    /// The types that the recording asked for.
     asked: Vec<u32>,
 }
 
@@ -162,8 +157,7 @@ fn script<R>(run: impl FnOnce(&mut Script) -> R) -> R {
     SCRIPT.with_borrow_mut(|script| run(script.as_mut().expect("set by the round")))
 }
 
-/// Returns a result for a function of the plugin: mostly success. The host reports every other
-/// result as a problem.
+/// Returns mostly success. The host must report other results as problems.
 fn code() -> c_int {
     script(|script| {
         let code = if script.choose.odd(8) { script.choose.number() as c_int } else { 0 };
@@ -239,7 +233,7 @@ unsafe extern "C" fn process(params: *mut ProcessParams) -> c_int {
     code()
 }
 
-/// Returns a pointer to the value or, now and then, null.
+/// Returns the pointer or, now and then, null.
 fn maybe<T>(choose: &mut dyn Choose, value: &T) -> *const T {
     if choose.odd(16) { null() } else { value }
 }
@@ -248,7 +242,7 @@ fn maybe_text(choose: &mut dyn Choose, text: &CString) -> *const c_char {
     if choose.odd(16) { null() } else { text.as_ptr() }
 }
 
-/// Returns a size: mostly the right one, sometimes a larger or a smaller one.
+/// Returns mostly the right size, sometimes a larger or a smaller one.
 fn size(choose: &mut dyn Choose, right: usize) -> usize {
     match choose.below(12) {
         0 => choose.below(right as u64) as usize,
@@ -258,7 +252,7 @@ fn size(choose: &mut dyn Choose, right: usize) -> usize {
     }
 }
 
-/// Makes one call with random arguments, and notes what the host must do with it.
+/// Makes one random call, and notes what the host must do.
 fn one_call(builder: &TraceBuilder, script: &mut Script) {
     let Script { choose, model, asked } = script;
     let choose = &mut **choose;
@@ -286,8 +280,8 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
             let code = unsafe { builder.add_event.expect("there")(handle, pointer) };
             let succeeds = !pointer.is_null() && event.size >= 48;
             model.expect(code, succeeds);
-            // After the host has refused an event, the functions for the last event must not change
-            // the event before it.
+            // After a refused event, the functions for the last event must not change the event
+            // before it.
             model.finish();
             model.any = true;
             if !succeeds {
@@ -350,7 +344,7 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
             let code = unsafe { builder.add_last_metadata.expect("there")(handle, k, v) };
             let succeeds = model.any && !k.is_null() && !v.is_null();
             model.expect(code, succeeds);
-            // If a key is given twice, its first value is kept.
+            // The first value of a key is kept.
             if let Some(last) = model.last.as_mut().filter(|_| succeeds)
                 && !last.pairs.iter().any(|(known, _)| *known == key.as_bytes())
             {
@@ -402,7 +396,6 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
     }
 }
 
-/// Makes one call of the extension.
 fn extended_call(handle: *mut c_void, choose: &mut dyn Choose, model: &mut Model) {
     // SAFETY: `extend` stored the host's address, and the host is never freed.
     let host = unsafe { &*(*HOST.get().expect("it has extended") as *const RawHost) };
@@ -464,7 +457,6 @@ fn extended_call(handle: *mut c_void, choose: &mut dyn Choose, model: &mut Model
     }
 }
 
-/// Makes one recording of our host with the plugin above.
 pub fn hostile_plugin(host: &'static Host, mut choose: Box<dyn Choose>) {
     // SAFETY: `register` and `extend` are the functions above, which have the types that a plugin's
     // must have.
@@ -482,7 +474,7 @@ pub fn hostile_plugin(host: &'static Host, mut choose: Box<dyn Choose>) {
         if let Some(mut session) = plugin.profilers[0].create(&setup) {
             let correlation = session.correlation();
             let mut tee = Tee(&mut lines, &mut writer);
-            // Before `start`, the host must not pass any of these calls on to the plugin.
+            // Before `start`, the host must not pass these calls on to the plugin.
             if early {
                 assert!(!session.process(&mut tee) && !session.flush(&mut tee) && !session.stop());
             }
@@ -515,13 +507,10 @@ pub fn hostile_plugin(host: &'static Host, mut choose: Box<dyn Choose>) {
     );
 }
 
-/// A plugin of the SDK, which a hostile host calls.
 struct Sdk;
-/// One recording of the plugin. The type has a field, so that each recording has an address of its
-/// own.
+/// A recording. The field gives each recording an address of its own.
 struct Recording(u64);
 
-/// The number of the plugin's recordings that are alive.
 static LIVE: AtomicI64 = AtomicI64::new(0);
 
 impl Profiler for Sdk {
@@ -603,8 +592,8 @@ fn decline(handle: *mut c_void) -> c_int {
     if choose.odd(2) { -1 } else { 0 }
 }
 
-/// Calls the functions of the plugin `Sdk` in any order, with any sizes and null pointers. A handle
-/// is only passed while its recording is alive.
+/// Calls the functions of `Sdk` in any order, with any sizes and null pointers. Handles are alive
+/// or null.
 pub fn hostile_host(mut choose: Box<dyn Choose>) {
     let mut kept: Option<ProfilerInterface> = None;
     let registry_size = size(&mut *choose, Registry::SIZE);
@@ -709,8 +698,7 @@ pub fn hostile_host(mut choose: Box<dyn Choose>) {
                 // during the call with its builder.
                 let code = unsafe { interface.process_events.expect("there")(&mut params) };
                 let usable = is_good && !params.builder.is_null() && builder.size >= 64;
-                // The plugin may also fail in a correct call, because the builder's functions
-                // decline at random.
+                // A correct call may also fail, because the builder's functions decline at random.
                 (if usable && code == -1 { 0 } else { code }, usable)
             }
         };

@@ -19,34 +19,33 @@ use crate::ledger::LossCount;
 use crate::safe_dir::Dir;
 use crate::stream::{Ending, StreamReader, has_columns};
 
-/// One directory of activities that is open for reading. Its names and rows are in memory, and its
-/// events are read when they are needed.
+/// One directory of activities. Names and rows are in memory, and events are read when they are
+/// needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Activities {
-    /// The directory's name, which identifies the import.
+    /// The directory's name.
     pub name: String,
-    /// Everything that the trace contains besides its events; `null` if the import did not write
-    /// it.
+    /// What the trace contains besides its events; `null` if unknown.
     pub document: serde_json::Value,
-    /// The damage that was found in the trace's names and rows.
+    /// The damage in the trace's names and rows.
     pub losses: Vec<LossCount>,
-    /// In a merged profile: index of the member to which the activities belong; otherwise 0.
+    /// Index of the member to which the activities belong; 0 if the profile is not merged.
     pub member: usize,
     names: Vec<String>,
     rows: Vec<(Option<String>, Option<String>)>,
-    /// The directory of all activities; `None` if this directory was refused.
+    /// The directory of all activities; `None` if this one was refused.
     all: Option<Dir>,
 }
 
-/// Maximum size of a `document.json` that is read, in bytes.
+/// Maximum size of a `document.json` in bytes.
 const MOST_DOCUMENT: u64 = 1 << 28;
 
 impl Activities {
     /// Opens the directories of activities of the profile in `dir`, sorted by name.
     ///
     /// # Errors
-    /// Fails if a directory or file exists but cannot be read or has another form. A directory with
-    /// a file that is refused, such as a link, is returned without events and with a loss.
+    /// Fails if a directory or file cannot be read or has another form. A directory with a file
+    /// that is refused, such as a link, is returned without events and with a loss.
     pub fn open_all(dir: &Path) -> Result<Vec<Self>> {
         Self::open_in(&Dir::open(dir)?)
     }
@@ -102,13 +101,12 @@ impl Activities {
         Ok(Self { name, document, losses, member: 0, names, rows, all: Some(all.clone()) })
     }
 
-    /// Returns the text of a name; `None` if it is missing because of damage.
+    /// Returns the text of a name; `None` if it is missing.
     pub fn text(&self, name: NameId) -> Option<&str> {
         self.names.get(name.0 as usize).map(String::as_str)
     }
 
-    /// Returns the number of rows that `rows.arrows` describes. Rows are numbered from 0. Events
-    /// may refer to rows that this file does not describe.
+    /// Returns the number of rows in `rows.arrows`. Events may refer to other rows.
     pub fn row_count(&self) -> usize {
         self.rows.len()
     }
@@ -119,7 +117,7 @@ impl Activities {
         row.map_or((None, None), |(process, thread)| (process.as_deref(), thread.as_deref()))
     }
 
-    /// Reads the events from the start, in the order of the trace.
+    /// Reads the events, in the order of the trace.
     ///
     /// # Errors
     /// Fails if the file no longer exists or cannot be read.
@@ -131,9 +129,8 @@ impl Activities {
 }
 
 impl Profile {
-    /// Opens the imported activities of the profile, whose events can then be read one by one. In a
-    /// merged profile, they are ordered by member. Members whose activities [`Profile::keep_rank`]
-    /// has removed are left out.
+    /// Opens the imported activities of the profile, ordered by member. Activities that
+    /// [`Profile::keep_rank`] has removed are left out.
     ///
     /// # Errors
     /// Same as for [`Activities::open_all`].

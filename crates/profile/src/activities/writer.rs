@@ -37,7 +37,6 @@ pub struct ActivitiesWriter {
     columns: Columns,
 }
 
-/// A stream that is being written, and its schema.
 #[derive(Debug)]
 struct Table {
     stream: StreamWriter,
@@ -70,19 +69,18 @@ impl Table {
     }
 }
 
-/// The texts of names, and their numbers. Each text is in memory only once.
+/// The texts of names, and their numbers. A text is in memory once.
 #[derive(Debug)]
 struct Names {
     table: Table,
     hasher: DefaultHashBuilder,
-    /// The numbers, which are found by the hash of their text.
     numbers: HashTable<u32>,
     texts: Vec<Box<str>>,
     written: usize,
 }
 
 impl ActivitiesWriter {
-    /// Creates `activities/NAME` in the profile in `dir`. The directory must not exist yet.
+    /// Creates `activities/NAME` in the profile in `dir`.
     ///
     /// # Errors
     /// Fails if the directory exists or if the profile is not writable.
@@ -103,7 +101,7 @@ impl ActivitiesWriter {
         })
     }
 
-    /// Returns the number of a name. The name is added if it is new.
+    /// Returns the number of a name, which is added if it is new.
     pub fn name(&mut self, text: &str) -> NameId {
         self.names.number(text)
     }
@@ -112,8 +110,7 @@ impl ActivitiesWriter {
         self.names.texts.get(name.0 as usize).map_or("", |text| text)
     }
 
-    /// Adds a row of the timeline. The writer does not check whether the row exists already,
-    /// because the caller knows which rows it has added.
+    /// Adds a row of the timeline. The caller knows which rows exist already.
     pub fn row(&mut self, process: Option<&str>, thread: Option<&str>) -> RowId {
         let columns = &mut self.columns;
         let id = columns.next_row;
@@ -124,8 +121,7 @@ impl ActivitiesWriter {
         RowId(id)
     }
 
-    /// Adds an event. It is written to the file by [`ActivitiesWriter::flush`], or as soon as a
-    /// batch is full.
+    /// Adds an event. It is written with a full batch or by [`ActivitiesWriter::flush`].
     ///
     /// # Errors
     /// Same as for `flush`.
@@ -146,7 +142,7 @@ impl ActivitiesWriter {
         if full { self.flush() } else { Ok(()) }
     }
 
-    /// Writes all events to the files that are not written yet.
+    /// Writes the rest to the files.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -173,8 +169,7 @@ impl ActivitiesWriter {
         self.events.append(dir, events.map(|b| b.finish()).into())
     }
 
-    /// Writes everything that is not written yet, `document` (what the trace contains besides its
-    /// events), and the end marks.
+    /// Writes the rest, `document` (what the trace contains besides its events), and the end marks.
     ///
     /// # Errors
     /// Same as for `flush`.

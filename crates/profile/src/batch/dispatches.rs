@@ -1,14 +1,12 @@
-//! Computes the number of the dispatch to which each call belongs. `trace export` writes the same
-//! number as `correlation`.
+//! Computes the number of each call's dispatch. `trace export` writes the same number as
+//! `correlation`.
 //!
-//! The dispatch of a call follows from the order in which the calls of all threads of a process
-//! began ([`crate::dispatch`]). Batches, however, are ordered by thread. So the calls of a process
-//! are decoded twice: first to compute the number of each call's dispatch, in the order of the
-//! calls' starts, and then for the batches.
+//! The dispatch of a call follows from the order in which the calls of a process began
+//! ([`crate::dispatch`]), but batches are ordered by thread. So the calls of a process are decoded
+//! twice: first for these numbers, and then for the batches.
 //!
 //! Memory use: one decoded page for each thread, and the numbers of the calls of one process.
-//! Consecutive calls of a thread mostly belong to the same dispatch or to the next one. So several
-//! consecutive calls whose numbers differ by the same step take only 16 bytes together.
+//! Consecutive calls whose numbers differ by the same step take 16 bytes together.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -21,8 +19,8 @@ use crate::dispatch::{Assembler, Workgroup};
 use crate::profile::{Process, Profile};
 use crate::visit::{PageDecoder, PageKey};
 
-/// Returns whether some calls of this profile may belong to dispatches. In a run with a budget,
-/// dispatches are not known, because some of their calls have no record.
+/// Returns whether calls of this profile may belong to dispatches. In a run with a budget,
+/// dispatches are not known, because some calls have no record.
 pub(super) fn has_any(profile: &Profile) -> bool {
     let has_dispatches = |process: &Process| {
         let mut libraries = process.libraries.iter().filter(|library| !library.exports.is_empty());
@@ -31,14 +29,13 @@ pub(super) fn has_any(profile: &Profile) -> bool {
     !profile.is_sampled() && profile.processes.iter().any(has_dispatches)
 }
 
-/// The numbers of the dispatches to which calls belong, for one process at a time.
+/// The numbers of calls' dispatches, for one process at a time.
 #[derive(Debug)]
 pub(super) struct Numbers<'a> {
     profile: &'a Profile,
-    /// The process to which the current numbers belong.
+    /// The process of the current numbers.
     process: Option<usize>,
     pages: HashMap<PageKey, Steps>,
-    /// The highest number that was used so far.
     last: u64,
 }
 
@@ -47,8 +44,8 @@ impl<'a> Numbers<'a> {
         Self { profile, process: None, pages: HashMap::new(), last: 0 }
     }
 
-    /// Returns the dispatch numbers of a page's calls, in the order of the page's columns.
-    /// Processes must be requested in the order of the profile.
+    /// Returns the dispatch numbers of a page's calls. Processes must be requested in the order of
+    /// the profile.
     pub fn of(&mut self, key: PageKey) -> impl Iterator<Item = Option<u64>> + '_ {
         let next = self.process.map_or(0, |process| process + 1);
         for process in next..=key.process {
@@ -59,9 +56,8 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// The dispatch numbers of one page's calls in compressed form. Each element is a step and a number
-/// of consecutive calls. The number of each of these calls is the number of the call before it plus
-/// the step. A call without a dispatch has the number 0.
+/// The dispatch numbers of one page's calls, as steps and numbers of consecutive calls. A call's
+/// number is that of the call before it plus the step, and 0 without a dispatch.
 #[derive(Debug, Default)]
 struct Steps(Vec<(i64, u64)>);
 
@@ -88,8 +84,7 @@ impl Steps {
     }
 }
 
-/// The current page of a thread: its calls, sorted by start, and the numbers that were found so
-/// far.
+/// The current page of a thread: its calls, sorted by start, and the numbers so far.
 struct Cursor<'a> {
     decoder: PageDecoder<'a>,
     key: PageKey,
@@ -106,8 +101,7 @@ impl Cursor<'_> {
         Some(self.decoder.columns().start_ticks[call as usize])
     }
 
-    /// Decodes pages until there is a next call. The numbers of pages without further calls are
-    /// moved to `done`.
+    /// Decodes pages until there is a next call. The numbers of finished pages are moved to `done`.
     fn fill(&mut self, done: &mut HashMap<PageKey, Steps>) {
         while self.at >= self.order.len() {
             if !self.numbers.is_empty() {
@@ -122,8 +116,8 @@ impl Cursor<'_> {
             self.key.page += 1;
             self.order.clear();
             self.order.extend(0..columns.len() as u32);
-            // If several calls begin at the same time, the outermost call comes first. A thread
-            // records this call after the calls inside of it.
+            // Of calls that begin at the same time, the outermost comes first. A thread records it
+            // after the calls inside of it.
             self.order.sort_by_key(|i| {
                 let at = *i as usize;
                 (columns.start_ticks[at], Reverse(columns.duration(at)), Reverse(at))
@@ -134,12 +128,10 @@ impl Cursor<'_> {
     }
 }
 
-/// Computes the dispatch numbers of a process's calls. `last` is the highest number that was used
-/// so far.
+/// Computes the dispatch numbers of a process's calls, above `last`.
 fn number(profile: &Profile, process: usize, last: &mut u64) -> HashMap<PageKey, Steps> {
     let mut done = HashMap::new();
     let Some(of) = profile.processes.get(process) else { return done };
-    // Events of plugins do not belong to dispatches.
     if of.id.is_of_plugins() {
         return done;
     }
@@ -174,7 +166,7 @@ fn number(profile: &Profile, process: usize, last: &mut u64) -> HashMap<PageKey,
     done
 }
 
-/// Adds a call to its dispatch, and returns the number of the dispatch.
+/// Adds a call to its dispatch, and returns the dispatch's number.
 fn place(profile: &Profile, columns: &Columns, i: usize, all: &mut Assembler) -> Option<u64> {
     let export = columns.export[i];
     let op = profile.ops.of(columns.process, export).and_then(|op| profile.ops.get(op));
@@ -182,8 +174,7 @@ fn place(profile: &Profile, columns: &Columns, i: usize, all: &mut Assembler) ->
         return None;
     }
     let at = |axes: &[Vec<u32>; 3]| [axes[0][i], axes[1][i], axes[2][i]];
-    // The times are 0 because the assembler needs them only to choose the row in which a dispatch
-    // is shown.
+    // The assembler needs the times only for the row in which a dispatch is shown.
     let (id, count) = (at(&columns.workgroup), at(&columns.count));
     let call = Workgroup { export, id, count, start_ns: 0, end_ns: 0, counters: &[] };
     all.add(&call).map(|placed| placed.id)

@@ -1,5 +1,4 @@
-//! Makes the columns that describe how calls were chosen by sampling, in a run with a budget.
-//! docs/sampling.md describes the columns.
+//! The columns about sampling in a run with a budget, which docs/sampling.md describes.
 
 use std::sync::Arc;
 
@@ -10,14 +9,13 @@ use arrow_schema::{DataType, Field};
 use crate::columns::{Columns, Status};
 use crate::profile::Profile;
 
-/// The columns of a batch that is being built.
 pub(super) struct DrawnRows {
     weight: UInt64Builder,
     skipped: UInt64Builder,
     counter_weight: Option<UInt64Builder>,
 }
 
-/// Returns the fields of these columns. There are none in a profile of a run without a budget.
+/// Returns the fields of these columns; none without a budget.
 pub(super) fn fields(profile: &Profile) -> Vec<Field> {
     let Some(rows) = DrawnRows::new(profile) else { return Vec::new() };
     let mut fields = vec![
@@ -30,7 +28,7 @@ pub(super) fn fields(profile: &Profile) -> Vec<Field> {
 }
 
 impl DrawnRows {
-    /// Returns `None` for a run without a budget.
+    /// Returns `None` without a budget.
     pub fn new(profile: &Profile) -> Option<Self> {
         profile.is_sampled().then(|| Self {
             weight: UInt64Builder::new(),

@@ -1,5 +1,5 @@
-//! Makes the columns that exist only in profiles with calls of virtual machines. One of these
-//! columns, the role, also exists in profiles with calls that belong to no thread.
+//! The columns of profiles with calls of virtual machines. The role also exists in profiles with
+//! calls that belong to no thread.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,18 +19,16 @@ use crate::columns::{
 use crate::ops::Op;
 use crate::profile::Profile;
 
-/// Returns whether a profile has calls of virtual machines, according to its metadata.
 fn has_machines(profile: &Profile) -> bool {
     profile.ops.all().iter().any(|op| op.role.is_of_machine())
 }
 
-/// Returns whether a profile has calls that belong to no thread.
 fn has_apart(profile: &Profile) -> bool {
     profile.ops.all().iter().any(|op| op.role.is_apart())
 }
 
 /// The names and kinds of the values of all processes, without duplicates, and the place of each
-/// key of each process in this list.
+/// process's keys in this list.
 #[derive(Clone, Debug, Default)]
 struct Values {
     names: Vec<(String, ValueKind)>,
@@ -55,8 +53,7 @@ impl Values {
     }
 }
 
-/// Returns the fields of these columns. There are none in a profile without calls of virtual
-/// machines and without calls that belong to no thread.
+/// Returns the fields of these columns. The list may be empty.
 pub(super) fn fields(profile: &Profile) -> Vec<Field> {
     let role_alone = !has_machines(profile);
     if role_alone && !has_apart(profile) {
@@ -83,14 +80,12 @@ pub(super) fn fields(profile: &Profile) -> Vec<Field> {
     fields
 }
 
-/// A column of values that is being built.
 enum ValueColumn {
     Whole(Int64Builder),
     Number(Float64Builder),
     Text(StringDictionaryBuilder<Int32Type>),
 }
 
-/// The columns of a batch that is being built.
 pub(super) struct MachineRows {
     texts: [StringDictionaryBuilder<Int32Type>; 3],
     numbers: [UInt64Builder; 3],
@@ -99,12 +94,11 @@ pub(super) struct MachineRows {
     columns: Vec<ValueColumn>,
     /// The values of the current row.
     row: Vec<Option<u64>>,
-    /// Whether the role is the only column.
     role_alone: bool,
 }
 
 impl MachineRows {
-    /// Returns `None` for a profile for which [`fields`] returns no fields.
+    /// Returns `None` if [`fields`] returns no fields.
     pub fn new(profile: &Profile) -> Option<Self> {
         let role_alone = !has_machines(profile);
         if role_alone && !has_apart(profile) {
@@ -129,7 +123,7 @@ impl MachineRows {
         })
     }
 
-    /// Adds call `i`. A call of a workgroup has no arguments and no device.
+    /// Adds call `i`. Workgroups have no arguments and no device.
     pub fn append(&mut self, profile: &Profile, columns: &Columns, i: usize, op: Option<&Op>) {
         let called = op.filter(|op| op.role != Role::Workgroup);
         let texts = [

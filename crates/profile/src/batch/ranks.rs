@@ -1,4 +1,4 @@
-//! Makes the columns that contain the rank and the machine of each call, for distributed jobs.
+//! The columns with the rank and the machine of each call, for distributed jobs.
 
 use std::sync::Arc;
 
@@ -9,14 +9,12 @@ use arrow_schema::{ArrowError, DataType, Field};
 
 use crate::profile::{Process, Profile};
 
-/// The columns of a batch that is being built.
 pub(super) struct RankRows {
     rank: UInt32Builder,
     host: StringDictionaryBuilder<Int32Type>,
 }
 
-/// Returns the fields of these columns. There are no such columns if no rank is known and the
-/// profile is not merged.
+/// Returns the fields of these columns; none if [`RankRows::new`] returns `None`.
 pub(super) fn fields(profile: &Profile) -> Vec<Field> {
     if RankRows::new(profile).is_none() {
         return Vec::new();

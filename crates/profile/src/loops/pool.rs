@@ -1,4 +1,4 @@
-//! Reads runs of pages with counts of loops that are still in the pool.
+//! Reads runs of pages with counts of loops from the pool.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::safe_dir::Dir;
 /// The location of a run in a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LoopRun {
-    /// The process to which the run belongs: process id, start time, generation.
+    /// Process id, start time, generation.
     pub process: (u32, u64, u32),
     /// The run's number in the process.
     pub serial: u32,
@@ -41,8 +41,8 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LoopRun>> {
 }
 
 impl LoopRun {
-    /// Returns a copy of the run's bytes. Returns `None` if the thread has given the run back
-    /// meanwhile; the counts are then in the part's file.
+    /// Returns a copy of the run's bytes. `None` if the thread has given the run back meanwhile;
+    /// the counts are then in the part's file.
     pub fn read(&self, pool: &PoolFile) -> io::Result<Option<Vec<u8>>> {
         let bytes = pool.pages(self.first, self.pages)?;
         let after = pool.head(self.first, RUN_HEADER_BYTES)?;
@@ -55,7 +55,7 @@ impl LoopRun {
     }
 }
 
-/// Calls `write` with each frame of a run's content. Returns whether a part of the run is damaged.
+/// Calls `write` with the frames of a run's content. Returns whether the run is damaged.
 pub(crate) fn frames(
     bytes: &[u8],
     mut write: impl FnMut(&[u8]) -> io::Result<()>,
@@ -70,8 +70,8 @@ pub(crate) fn frames(
     for block in run.blocks() {
         match block {
             Ok(block) => {
-                // Perhaps the process could not write its own frame of the module. For that case, a
-                // frame is made from the block's header, which contains less.
+                // The process may have failed to write its own frame of the module. This one
+                // contains less.
                 write(&LoopFrame::Module(block.module_frame()).to_bytes())?;
                 block.write(&mut write)?;
             }
@@ -81,7 +81,6 @@ pub(crate) fn frames(
     Ok(false)
 }
 
-/// Appends the content of a run to the file of its part.
 pub(crate) fn append(pool: &PoolFile, run: &LoopRun, part: &Dir, path: &Path) -> Result<()> {
     let Some(bytes) = run.read(pool).map_err(Error::on("read", path))? else { return Ok(()) };
     let mut all = Vec::new();
@@ -90,7 +89,7 @@ pub(crate) fn append(pool: &PoolFile, run: &LoopRun, part: &Dir, path: &Path) ->
         Ok(())
     };
     if frames(&bytes, collect).map_err(Error::on("read", path))? {
-        // These bytes are not a frame, so readers find the damage and report it.
+        // Not a frame, so readers report the damage.
         all.extend_from_slice(&[0xff; 8]);
     }
     let mut file = part.append(LOOPS_NAME)?;

@@ -1,5 +1,4 @@
-//! Reads the loops of a profile: those in the files of its parts, and those that are still in the
-//! pool.
+//! Reads the loops of a profile: those in the files of its parts, and those in the pool.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -18,20 +17,19 @@ use crate::manifest::Clock;
 use crate::profile::{Process, Profile};
 use crate::sparse::{is_mostly_holes, read_data};
 
-/// If two moments are closer together than this, the rate of a clock cannot be computed from them.
+/// Moments that are closer together give no rate of a clock.
 const SHORTEST_NS: u64 = 1_000_000;
 
 impl Profile {
-    /// Reads the counts of instrumented loops. The result is empty if none were recorded. Damage is
-    /// not an error, but is counted as a loss.
+    /// Reads the counts of instrumented loops. Damage is counted as a loss.
     ///
     /// # Errors
     /// Fails if a file cannot be read.
     pub fn loops(&self) -> Result<Loops> {
         let mut loops = Loops::default();
         let mut lost = 0;
-        // The pool is read before the files. So a run that its thread moves from the pool to the
-        // file meanwhile is found twice, and not missed.
+        // The pool is read first. So a run that its thread moves to the file meanwhile is found
+        // twice, and not missed.
         let mut left = self.left_runs(&mut lost)?;
         let mut moments: BTreeMap<(usize, u32), Vec<(u64, u64)>> = BTreeMap::new();
         for (index, process) in self.processes.iter().enumerate() {
@@ -44,7 +42,7 @@ impl Profile {
                 false => Err(e),
             })? {
                 let read = read_frames(&read_data(&file).map_err(Error::on("read", &self.dir))?);
-                // If the process is alive, its last frame may be only half written at this moment.
+                // The last frame of a live process may be only half written.
                 lost += match process.alive {
                     true => u64::from(read.torn > 1),
                     false => read.torn,
@@ -77,14 +75,14 @@ impl Profile {
         Ok(loops)
     }
 
-    /// Returns whether the profile contains the copy of machine code with this number of a process.
+    /// Returns whether the profile contains this copy of machine code of a process.
     pub fn has_kept_code(&self, process: usize, number: u32) -> bool {
         let process = self.processes.get(process);
         let file = process.map(|process| process.open_in_part(&code_name(number)));
         file.is_some_and(|file| !matches!(file, Ok(None)))
     }
 
-    /// Returns the copy of a module's machine code; `None` if there is no copy.
+    /// Returns the copy of a module's machine code, if there is one.
     ///
     /// # Errors
     /// Fails if the file cannot be read, has more than `most` bytes, or consists mostly of holes.
@@ -109,7 +107,7 @@ impl Profile {
         Ok(Some(code))
     }
 
-    /// Returns the runs that are still in the pools, by the index of their process.
+    /// Returns the runs in the pools, by the index of their process.
     fn left_runs(&self, lost: &mut u64) -> Result<HashMap<usize, Vec<LoopFrames>>> {
         let mut left: HashMap<usize, Vec<LoopFrames>> = HashMap::new();
         for (pass, file) in (0u32..).zip(&self.pools) {
@@ -135,8 +133,8 @@ impl Profile {
         Ok(left)
     }
 
-    /// Returns the number of ticks of the loops' clock in a second. If the profile uses the same
-    /// clock, its rate is returned, because it is more exact.
+    /// Returns the ticks per second of the loops' clock: the rate of the profile if it uses the
+    /// same clock, which is more exact.
     fn loop_rate(&self, moments: &[(u64, u64)]) -> f64 {
         if self.manifest.clock == Clock::Tsc && self.timeline.calibrated {
             return 1e9 / self.timeline.ns_per_tick();
@@ -151,8 +149,7 @@ impl Profile {
     }
 }
 
-/// Copies side tables to modules without one. The table comes from an entry of the same module in
-/// another process or another file.
+/// Copies side tables to entries of the same module without one.
 fn share_tables(modules: &mut [LoopModule]) {
     let known: HashMap<[u8; 16], String> =
         modules.iter().filter_map(|module| Some((module.id, module.table.clone()?))).collect();
@@ -161,11 +158,10 @@ fn share_tables(modules: &mut [LoopModule]) {
     }
 }
 
-/// Identifies a row by three numbers: the number of its run, the number of the block in the run,
-/// and the number of the row or record in the block.
+/// The number of a run, of a block in the run, and of a row or record in the block.
 type Key = (u32, u32, u64);
 
-/// The content of the frames of one process. If the frames contain a row twice, it is stored once.
+/// The frames of one process. A row that occurs twice is stored once.
 #[derive(Default)]
 struct Found {
     modules: BTreeMap<u32, ModuleFrame>,
@@ -183,8 +179,7 @@ impl Found {
             match frame {
                 LoopFrame::Module(module) => {
                     let known = self.modules.entry(module.number).or_default();
-                    // A frame that was made from the pool contains less than the frame that the
-                    // process itself wrote.
+                    // A frame from the pool contains less than one that the process wrote.
                     let says_less =
                         known.costs.is_none() && known.object.is_empty() && known.table.is_empty();
                     if says_less {
@@ -194,8 +189,8 @@ impl Found {
                 LoopFrame::Rows(frame) => {
                     for row in frame.rows {
                         let key = (frame.serial, frame.block, u64::from(row.id));
-                        // The rows of the file were added before those of the pool. They are kept
-                        // because they have the counts with which the thread ended.
+                        // The rows of the file come before those of the pool, and have the counts
+                        // with which the thread ended.
                         self.rows.entry(key).or_insert((frame.module, frame.tid, row));
                     }
                 }
@@ -228,8 +223,8 @@ impl Found {
         }
     }
 
-    /// Adds the rows that were read to the profile's loops. Returns the number of blocks whose rows
-    /// or records were left out because their module is missing.
+    /// Moves the content to the profile's loops. Returns the number of blocks that were left out
+    /// because their module is missing.
     fn put(mut self, index: usize, process: &Process, loops: &mut Loops) -> u64 {
         let mut places = BTreeMap::new();
         for (number, module) in self.modules {
@@ -301,8 +296,7 @@ fn code_of(frame: CodeFrame) -> LoopCode {
     }
 }
 
-/// Converts the iterations of single hits. Returns `None` if the smallest number is above the
-/// largest one, as when there was no hit.
+/// `None` if there was no hit: then the smallest number is above the largest one.
 fn trips_of(trips: Trips) -> Option<LoopTrips> {
     let Trips { least, most, first, buckets } = trips;
     (least <= most).then_some(LoopTrips { least, most, first, buckets })

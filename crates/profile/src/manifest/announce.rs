@@ -1,12 +1,11 @@
-//! Prepares a manifest that the child process of `run` writes itself, just before it executes the
-//! program.
+//! Prepares a manifest that the child process of `run` writes just before it executes the program.
 //!
-//! If `run` is killed, later commands must find in the manifest the id of the program's process: as
-//! long as this process is alive, the recording is not over. This id is known only after the
-//! process was created, but the manifest must exist before the program starts. So the text is
-//! prepared beforehand, with a place for the id, and the child process writes it between `vfork`
-//! and `exec`. The child makes only system calls, because it shares the memory of `run`: if it were
-//! killed while it held a lock of the allocator, the lock would stay locked.
+//! If `run` is killed, later commands must find the id of the program's process in the manifest:
+//! while that process is alive, the recording is not over. The manifest must exist before the
+//! program starts, but the id is known only after the process was created. So the text has a place
+//! for the id, and the child process writes it between `vfork` and `exec`. The child makes only
+//! system calls, because it shares the memory of `run`: if it were killed while it held a lock of
+//! the allocator, the lock would stay locked.
 //!
 //! ```text
 //!  run: text with room ──► vfork ──► child: own id into the text, new file, rename ──► exec
@@ -24,8 +23,8 @@ use crate::error::{Error, Result};
 use crate::live::{ProcessId, Stat};
 use crate::safe_dir::Dir;
 
-/// A placeholder for the process until its id is known. It is as wide as the largest numbers, so
-/// that any id fits. [`fill`] fills the rest of the width with blanks, which JSON allows.
+/// A placeholder as wide as the largest numbers. [`fill`] pads smaller ones with blanks, which JSON
+/// allows.
 const ROOM: ProcessId = ProcessId { pid: u32::MAX, start_time: u64::MAX };
 
 /// The text of a manifest with a place for the id of the process that will write it.
@@ -40,8 +39,8 @@ pub struct Announcement {
 }
 
 impl Announcement {
-    /// Prepares the manifest of the profile in `dir`. The process that writes the manifest is added
-    /// to the processes that `manifest` already watches.
+    /// Prepares the manifest of the profile in `dir`. The process that writes it will be watched,
+    /// too.
     ///
     /// # Errors
     /// Fails if the directory cannot be opened, or if the system has no random numbers.
@@ -66,9 +65,8 @@ impl Announcement {
         Ok(Self { dir, text, pid, start_time, temporary, name })
     }
 
-    /// Writes the manifest, with the calling process as a watched process, and returns the id of
-    /// this process. The function makes only system calls: it allocates no memory and takes no
-    /// lock.
+    /// Writes the manifest, with the calling process as a watched process, and returns its id.
+    /// Makes only system calls: allocates no memory and takes no lock.
     ///
     /// # Errors
     /// Fails if the directory is not writable, the disk is full, or `/proc` is missing.
@@ -99,7 +97,6 @@ impl Announcement {
     }
 }
 
-/// Finds the calling process without allocating.
 fn caller() -> io::Result<ProcessId> {
     let file = rustix::fs::openat(
         CWD,
@@ -107,7 +104,7 @@ fn caller() -> io::Result<ProcessId> {
         OFlags::RDONLY | OFlags::CLOEXEC,
         Mode::empty(),
     )?;
-    // The name in the line has at most 16 bytes, and each of its 50 numbers has at most 20 digits.
+    // The name in the line has at most 16 bytes, and each of the 50 numbers at most 20 digits.
     let mut text = [0; 1200];
     let length = rustix::io::read(&file, &mut text)?;
     let stat = Stat::parse(&text[..length]);
@@ -116,7 +113,7 @@ fn caller() -> io::Result<ProcessId> {
     Ok(ProcessId { pid, start_time: stat.start_time })
 }
 
-/// Writes a number right-aligned into its place, after blanks.
+/// Writes a number right-aligned, after blanks.
 fn fill(room: &mut [u8], mut number: u64) {
     for digit in room.iter_mut().rev() {
         *digit = b' ';

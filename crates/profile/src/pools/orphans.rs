@@ -16,16 +16,15 @@ use crate::unfinished;
 /// A pool of the caller that no profile can use, or what is left of such a pool.
 #[derive(Debug)]
 pub struct Orphan {
-    /// The path of the pool, or of its directory if the directory contains no pool.
+    /// The path of the pool, or of its directory if there is no pool in it.
     pub path: PathBuf,
-    /// Path that the profile had when the pool was made; `None` if it was too long to be stored, or
-    /// if the pool does not contain it.
+    /// Path that the profile had when the pool was made; `None` if unknown.
     pub profile: Option<PathBuf>,
     /// Memory that the pool takes, in bytes.
     pub bytes: u64,
-    /// The reason why the pool still exists.
+    /// Why the pool still exists.
     pub state: Lost,
-    /// Seconds since data was last recorded into the pool, as far as this can be determined.
+    /// Seconds since data was last recorded into the pool, as far as known.
     pub age_s: u64,
     place: Place,
     /// The pool's file; `None` if there is only an empty directory.
@@ -35,29 +34,29 @@ pub struct Orphan {
 /// What happened to a pool that no profile can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// The pool's profile was deleted, so nobody can use the pool any more.
+    /// The pool's profile was deleted.
     Deleted,
-    /// The pool's profile was deleted, or was moved to another directory and not opened there. Only
-    /// processes that may open files by their handles (root) can distinguish the two cases.
+    /// The pool's profile was deleted, or was moved to another directory. Telling the two cases
+    /// apart takes the right to open files by their handles (root).
     DeletedOrMoved,
     /// The command that made the pool was killed before it wrote the profile's manifest, so nothing
     /// was recorded.
     Unfinished,
-    /// The file is not a pool, or does not name a profile, because somebody has changed its size or
-    /// its header. No process can record into it, and no data can be moved from it to a profile.
+    /// The file is not a pool, or does not name a profile. No data can be moved from it to a
+    /// profile.
     Damaged,
-    /// The pool's header has another version of the format. Only a program of that version can find
-    /// out whether the pool is still used.
+    /// The pool has another version of the format. Only a program of that version can find out
+    /// whether it is still used.
     OtherVersion,
 }
 
-/// An unfinished or damaged pool that is younger than this, in seconds, is ignored, because a
-/// command may still be making it. Making a pool takes milliseconds.
+/// A younger unfinished or damaged pool, in seconds, is ignored, because a command may still be
+/// making it. Making a pool takes milliseconds.
 const MAKING_S: u64 = 60;
 
-/// Returns the pools of the caller that no process uses and that no profile can use, and what is
-/// left of such pools. The pool of an existing profile is not an orphan, because `recover` can move
-/// its data to the profile.
+/// Returns the pools of the caller that no process and no profile can use, and what is left of such
+/// pools. The pool of an existing profile is no orphan, because `recover` can move its data to the
+/// profile.
 pub fn orphans() -> Vec<Orphan> {
     let mut found: Vec<Orphan> = Vec::new();
     for place in places(user()) {
@@ -79,15 +78,14 @@ fn orphan(around: &Dir, name: OsString) -> Option<Orphan> {
     let orphan = match place.inside.file(POOL_NAME) {
         Ok(file) => with_pool(place, file)?,
         Err(e) if e.is_not_found() => without_pool(place)?,
-        // The entry is a link, a pipe, or something that we may not read. So `run` did not make it.
+        // `run` did not make such an entry (a link, a pipe, a file that we may not read).
         Err(_) => return None,
     };
     let may_be_in_the_making = matches!(orphan.state, Lost::Unfinished | Lost::Damaged);
     (!may_be_in_the_making || orphan.age_s >= MAKING_S).then_some(orphan)
 }
 
-/// Returns a pool directory that contains no pool, because the command that made it was killed
-/// before it made the pool.
+/// Returns a directory without a pool: the command was killed before it made the pool.
 fn without_pool(place: Place) -> Option<Orphan> {
     if !is_only(&place, &[]) {
         return None;
@@ -132,11 +130,9 @@ fn with_pool(place: Place, file: File) -> Option<Orphan> {
     })
 }
 
-/// Determines the state of a pool of this version. Returns `None` if a process in its table is
-/// alive, or if the pool's profile can use it.
+/// Determines the state of a pool of this version; `None` if it may still be used.
 fn state_of(pool: &PoolFile) -> Option<Lost> {
-    // A process of the table may not have mapped the pool at this moment, and then `is_in_use` does
-    // not see it.
+    // `is_in_use` does not see a process that has not mapped the pool at this moment.
     let lives = |row: &record::pool::ProcessRow| {
         let process = ProcessId { pid: row.pid, start_time: row.start_time };
         row.pid != 0 && !row.left && process.is_alive()
@@ -147,8 +143,8 @@ fn state_of(pool: &PoolFile) -> Option<Lost> {
     lost(pool.owner())
 }
 
-/// Determines what is wrong with a file that is not a pool of this version. Returns `None` if the
-/// file may be something else that belongs to the user.
+/// Determines what is wrong with a file that is not a pool of this version; `None` if it may be
+/// something else of the user's.
 fn damage(place: &Place, file: &File) -> Option<Lost> {
     match PoolFile::version(file).ok()? {
         Some(version) if version != VERSION => Some(Lost::OtherVersion),
@@ -156,22 +152,20 @@ fn damage(place: &Place, file: &File) -> Option<Lost> {
     }
 }
 
-/// Returns whether the directory has a name that `run` gives, and contains no entries with other
-/// names than `known`.
+/// Returns whether the directory has a name that `run` gives, and no entries beside `known`.
 fn is_only(place: &Place, known: &[&str]) -> bool {
     let is_known = |name: &OsString| known.iter().any(|known| name == known);
     is_given_name(&place.name) && place.inside.names().is_ok_and(|names| names.iter().all(is_known))
 }
 
-/// Returns the number of seconds since somebody last wrote to a file, or changed the names in a
-/// directory.
+/// Returns the seconds since the last write to a file, or change of names in a directory.
 fn unchanged_s(file: &File) -> u64 {
     let changed = file.metadata().and_then(|found| found.modified()).ok();
     changed.and_then(|time| time.elapsed().ok()).map_or(0, |age| age.as_secs())
 }
 
-/// Returns the number of seconds since data was last recorded into the pool. Writes to a mapping do
-/// not update the modification time of the file. So the start time of the newest page is used, too.
+/// Returns the seconds since data was last recorded. Writes to a mapping do not update the file's
+/// modification time, so the start of the newest page counts, too.
 fn age_s(pool: &PoolFile) -> u64 {
     let headers = pool.claimed().filter_map(|(number, _)| pool.page(number).ok());
     let begun = headers.filter_map(|page| PageHeader::parse(&page).ok());
@@ -181,8 +175,7 @@ fn age_s(pool: &PoolFile) -> u64 {
     since.map_or(made, |since| since.min(made))
 }
 
-/// Determines what happened to the profile. Returns `None` if the profile still exists and has a
-/// manifest, or if nothing is known about it.
+/// Determines what happened to the profile; `None` if it still exists, or if nothing is known.
 fn lost(owner: &Owner) -> Option<Lost> {
     let path = PathBuf::from(owner.path.as_ref()?);
     let is_it = |dir: &Dir| dir.stat().is_ok_and(|s| owner.is(s.st_dev, s.st_ino, s.st_uid));
@@ -195,15 +188,15 @@ fn lost(owner: &Owner) -> Option<Lost> {
         // The profile may be in a directory that we cannot access.
         Err(_) => return None,
     }
-    // Any directory in the same file system can be used. The nearest ones may have been deleted
-    // together with the profile.
+    // Any directory in the same file system will do. The nearest ones may have been deleted with
+    // the profile.
     let near = path.ancestors().skip(1).find_map(|above| Dir::open(above).ok())?;
     match near.to_file().ok().and_then(|near| owner.is_deleted(&near)) {
         Some(true) => return Some(Lost::Deleted),
         Some(false) => return None,
         None => {}
     }
-    // If the profile was renamed within the same directory, it can be found without special rights.
+    // A profile that was renamed within its directory can be found without special rights.
     let renamed = near
         .names()
         .ok()?

@@ -1,5 +1,5 @@
-//! Converts times from the clock of one recording to the clock of a profile into which the
-//! recording was merged.
+//! Converts times from the clock of a recording to the clock of the profile into which it was
+//! merged.
 
 use record::brackets::{Brackets, Histogram, bucket_of, middle_of};
 use record::meta::{Calibration, Moments};
@@ -10,26 +10,23 @@ use crate::columns::Columns;
 use crate::manifest::Moment;
 use crate::tracks::Times;
 
-/// Converts moments and durations of a recording to the clock of the profile. The results are
-/// rounded to whole ticks.
+/// Converts moments and durations of a recording, rounded to whole ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ClockMap {
-    /// The common moment (a moment that is known on both clocks), in ticks of the recording.
+    /// The common moment (known on both clocks), in ticks of the recording.
     from_ticks: u64,
     /// The common moment in ticks of the profile. It may be before the beginning of the profile's
     /// clock.
     to_ticks: i64,
     /// Number of ticks of the profile in one tick of the recording.
     ratio: f64,
-    /// The number of ns by which `CLOCK_MONOTONIC` of the profile is ahead of `CLOCK_MONOTONIC` of
-    /// the recording.
+    /// How many ns `CLOCK_MONOTONIC` of the profile is ahead of that of the recording.
     ahead_ns: i64,
 }
 
 impl ClockMap {
-    /// Creates the conversion from the clock `from` to the clock `to`. The common moment is found
-    /// by `CLOCK_MONOTONIC` if it is the same for both recordings, and otherwise by
-    /// `CLOCK_REALTIME`.
+    /// Creates the conversion from the clock `from` to `to`: by `CLOCK_MONOTONIC` if it is the same
+    /// for both, otherwise by `CLOCK_REALTIME`.
     pub fn new(from: &Timeline, to: &Timeline, same_monotonic: bool) -> Self {
         let ahead_ns = match same_monotonic {
             true => 0,
@@ -52,21 +49,19 @@ impl ClockMap {
         self.at(self.since(ticks)).max(0) as u64
     }
 
-    /// Returns how many ticks of the recording lie between the common moment and `ticks`.
+    /// Returns the ticks of the recording from the common moment to `ticks`.
     fn since(&self, ticks: u64) -> i64 {
         ticks.wrapping_sub(self.from_ticks) as i64
     }
 
-    /// Returns the moment in ticks of the profile. It may be before the beginning of the profile's
-    /// clock.
+    /// Returns the moment in ticks of the profile, maybe before the beginning of its clock.
     fn at(&self, since: i64) -> i64 {
         let since = if self.ratio == 1.0 { since } else { self.scaled(since as f64) as i64 };
         self.to_ticks.saturating_add(since)
     }
 
-    /// Converts the start and the duration of a call. The start and the end are rounded separately,
-    /// and the duration is their difference. So a call that ends inside of another call still ends
-    /// inside of it. If the end of a call was read before its start, the duration is negative.
+    /// Converts the start and the duration of a call. Start and end are rounded separately. So a
+    /// call that ends inside of another call still does.
     fn call(&self, start: &mut u64, duration: &mut u64) {
         let begin = self.since(*start);
         let end = begin.saturating_add(*duration as i64);
@@ -122,7 +117,7 @@ impl ClockMap {
         self.usage(&mut header.usage_end);
     }
 
-    /// Converts all times that were decoded from a page.
+    /// Converts the times that were decoded from a page.
     pub fn columns(&self, columns: &mut Columns) {
         for (start, duration) in columns.start_ticks.iter_mut().zip(&mut columns.duration_ticks) {
             self.call(start, duration);
@@ -136,7 +131,7 @@ impl ClockMap {
         }
     }
 
-    /// Converts all times that were read when the process was opened.
+    /// Converts the times that were read when the process was opened.
     pub fn process(&self, process: &mut Process) {
         for page in process.threads.iter_mut().flat_map(|thread| &mut thread.pages) {
             self.header(&mut page.header);
@@ -211,9 +206,8 @@ mod tests {
         let here = line(&[(0, 1_000_000, 5_000_000), (20_000_000, 11_000_000, 15_000_000)]);
         let there = line(&[(400, 500, 4_500_500), (40_000_400, 10_000_500, 14_500_500)]);
         let map = ClockMap::new(&there, &here, false);
-        // 4,500,500 ns since 1970 is half a millisecond before the beginning of this machine's
-        // clock. 4 ms later, it is 8,500,500 ns, which is 3,500,500 ns after that beginning, at 2
-        // ticks per ns.
+        // 4,500,500 ns since 1970 is half a millisecond before this machine's clock began. 4 ms
+        // later, 3,500,500 ns have passed since that beginning, at 2 ticks per ns.
         assert_eq!(map.ticks(400), 0);
         assert_eq!(map.ticks(400 + 16_000_000), 2 * 3_500_500);
         assert_eq!(map.duration(1_000), 500);
@@ -222,7 +216,7 @@ mod tests {
         assert_eq!(moment, there.realtime_ns(400 + 16_000_000));
     }
 
-    /// Three ticks of the recording are two ticks of the profile, so some moments must be rounded.
+    /// Three ticks of the recording are two ticks of the profile.
     #[test]
     fn calls_that_end_inside_of_another_still_do() {
         let here = line(&[(0, 0, 0), (20_000_000, 10_000_000, 10_000_000)]);
@@ -238,15 +232,14 @@ mod tests {
                 assert_eq!(mapped(start, end), (map.ticks(start), map.ticks(end)));
             }
         }
-        // An end that is before its start must stay before its start.
+        // An end before its start stays before its start.
         assert_eq!(mapped(3_030, 3_000), (2_020, 2_000));
         let (mut start, mut longest) = (1 << 60, i64::MAX as u64);
         map.call(&mut start, &mut longest);
         assert!(longest as i64 > 0, "a duration that cannot be stays above 0");
     }
 
-    /// All kinds of histograms of the recording that contain 1,000 ticks must contain 500 ticks of
-    /// the profile after the conversion.
+    /// Histograms with 1,000 ticks of the recording have 500 ticks of the profile afterwards.
     #[test]
     fn all_histograms_of_a_process_are_mapped() {
         let here = line(&[(0, 0, 0), (20_000_000, 10_000_000, 10_000_000)]);

@@ -1,4 +1,4 @@
-//! Reads the exact counts of a profile's calls: see [`crate::counts`].
+//! Reads the counts of a profile's calls: see [`crate::counts`].
 
 use model::Loss;
 use record::counts::{COUNTS_NAME, CountsFrames, read_frames};
@@ -11,26 +11,24 @@ use crate::sparse::read_data;
 
 impl Profile {
     /// Returns the number of calls of each export on each thread, sorted by process, thread and
-    /// export. A number is exact unless its [`CountedCalls::steps`] is set. The result is empty for
-    /// a run without a budget, because each call has a record there.
+    /// export. Empty without a budget.
     pub fn counted(&self) -> &[CountedCalls] {
         &self.counted
     }
 
-    /// Returns whether some numbers of calls are estimates ([`CountedCalls::steps`]).
+    /// Returns whether some of these numbers are estimates ([`CountedCalls::steps`]).
     pub fn estimates_calls(&self) -> bool {
         self.counted.iter().any(|one| one.steps.is_some())
     }
 
-    /// Returns whether the run had a budget. If so, only a sample of the calls has records.
+    /// Returns whether the run had a budget, so that only a sample of the calls has records.
     pub fn is_sampled(&self) -> bool {
         self.manifest.budget.is_some()
     }
 }
 
 impl Process {
-    /// Reads the process's exact counts: those in its file, and those in `left`, which come from
-    /// the pool.
+    /// Reads the process's counts: those in its file, and those in `left`, from the pool.
     pub(super) fn open_counts(&mut self, part: Option<&Dir>, left: CountsFrames) -> Result<()> {
         let mut all = CountsFrames::default();
         if let Some(part) = part
@@ -38,7 +36,7 @@ impl Process {
         {
             let bytes = read_data(&file).map_err(Error::on("read", &part.path_of(COUNTS_NAME)))?;
             all = read_frames(&bytes);
-            // If the process is alive, its last frame may be only half written at this moment.
+            // The last frame of a live process may be only half written.
             all.torn = all.torn.saturating_sub(self.alive.into());
         }
         self.lose(Loss::TornCounts, all.torn + left.torn);
@@ -50,7 +48,7 @@ impl Process {
         Ok(())
     }
 
-    /// Adds a thread to the process if the thread has counts but no pages.
+    /// Adds a thread that has counts but no pages.
     fn meet_thread(&mut self, uid: u32, tid: u32) {
         if let Err(place) = self.threads.binary_search_by_key(&uid, |thread| thread.uid) {
             let thread = Thread { uid, tid, name: String::new(), pages: Vec::new() };
@@ -59,7 +57,7 @@ impl Process {
     }
 }
 
-/// Moves the exact counts of all processes into one list.
+/// Moves the counts of all processes into one list.
 pub(super) fn of_all(processes: &mut [Process]) -> Vec<CountedCalls> {
     let of_one = |(process, p): (usize, &mut Process)| {
         let counted = std::mem::take(&mut p.counted);

@@ -7,8 +7,8 @@ use crate::live::boot_id;
 
 impl Profile {
     /// Fits the line again with a snapshot of the present moment, if the profile is not merged and
-    /// was recorded in the current boot of this machine. This makes the line more exact, because a
-    /// recording in progress has an exact snapshot only of its beginning.
+    /// was recorded in the current boot of this machine. A recording in progress has an exact
+    /// snapshot only of its beginning.
     pub fn calibrate_now(&mut self) {
         let kind: ClockKind = self.manifest.clock.into();
         let is_other = !self.manifest.boot_id.is_empty() && self.manifest.boot_id != boot_id();
@@ -24,16 +24,15 @@ impl Profile {
     }
 }
 
-/// Fits the line through all snapshots. Page headers also contain readings of ticks and
-/// `CLOCK_MONOTONIC`, but these are less exact. They are used if there are too few snapshots, or if
-/// the snapshots are much closer together than the headers (after a crash, there is no snapshot of
-/// the end).
+/// Fits the line through all snapshots. Page headers contain less exact readings of ticks and
+/// `CLOCK_MONOTONIC`. They are used if the snapshots are too few, or much closer together than the
+/// headers (after a crash, there is no snapshot of the end).
 pub(super) fn fit(kind: ClockKind, snapshots: &[Snapshot], processes: &[Process]) -> Timeline {
     let exact = Timeline::fit(kind, snapshots);
     if kind == ClockKind::Monotonic {
         return exact;
     }
-    // Plugins may have reported any times, so their pages are not used.
+    // Plugins may have reported any times.
     let recorded = || processes.iter().filter(|process| !process.id.is_of_plugins());
     let headers = || recorded().flat_map(|p| &p.threads).flat_map(Thread::headers);
     let offset = snapshots.first().map_or(0, |s| s.realtime_ns.wrapping_sub(s.monotonic_ns));

@@ -13,7 +13,7 @@ use crate::safe_dir::Dir;
 use model::Loss;
 use record::Timeline;
 
-/// Opens every member, and joins the members to one profile.
+/// Opens the members, and joins them to one profile.
 pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     let all = root.dir(MERGED_NAME)?;
     let mut members = Vec::new();
@@ -35,8 +35,8 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     let first = first(&members);
     let clock = members.get(first).map(|one| one.manifest.clock).unwrap_or_default();
     manifest.clock = clock;
-    // This is only set in memory. In the file of a manifest, a number of passes means that the
-    // directories of the passes are next to the file.
+    // Set only in memory. In a file, a number of passes means that the directories of the passes
+    // are next to it.
     manifest.passes = members.iter().map(|one| one.manifest.passes).max().unwrap_or(0);
     let timeline = common(&members, first);
     let described = describe(&manifest, &members, first);
@@ -63,7 +63,7 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
         losses: Vec::new(),
         left_out: Vec::new(),
         roots: Vec::new(),
-        // The members have no pools, because their recordings were over when they were merged.
+        // The recordings of the members were over when they were merged.
         pools: Vec::new(),
     };
     for (member, ((one, map), places)) in members.into_iter().zip(maps).zip(places).enumerate() {
@@ -80,9 +80,8 @@ impl Profile {
         self.pools.iter().any(Option::is_some)
     }
 
-    /// Opens each profile that was merged into this one, as a separate profile. Also returns, for
-    /// each of them, the number of ns to add to its times on `CLOCK_REALTIME` to get those of this
-    /// profile.
+    /// Opens the merged profiles as separate ones. Also returns, for each of them, the ns to add to
+    /// its times on `CLOCK_REALTIME` to get those of this profile.
     ///
     /// # Errors
     /// Same as for [`Profile::open`].
@@ -109,13 +108,12 @@ impl Profile {
 
 impl Process {
     /// Returns whether the process's directory contains files of events that this profile does not
-    /// contain, according to the process's losses.
+    /// contain.
     pub fn has_events(&self) -> bool {
         self.losses.iter().any(|loss| loss.loss() == Some(Loss::PluginEventsLeft))
     }
 }
 
-/// Adds everything in a member to the profile.
 fn add(to: &mut Profile, one: Profile, member: usize, map: Option<ClockMap>, places: &[usize]) {
     let before = to.processes.len();
     let label = one.label_of_recording().unwrap_or_else(|| to.members[member].name.clone());
@@ -145,13 +143,12 @@ fn add(to: &mut Profile, one: Profile, member: usize, map: Option<ClockMap>, pla
     to.roots.extend(one.roots.into_iter().map(|(_, root)| (member, root)));
 }
 
-/// Returns whether both profiles were recorded in the same boot of the same machine.
 fn same_boot(a: &Profile, b: &Profile) -> bool {
     !a.manifest.boot_id.is_empty() && a.manifest.boot_id == b.manifest.boot_id
 }
 
-/// Returns the first member on the machine that was started first. On this machine's clock, no
-/// moment on another machine has a negative time.
+/// Returns the first member on the machine that was started first. On its clock, moments on other
+/// machines have no negative times.
 fn first(members: &[Profile]) -> usize {
     let started = |one: &Profile| one.timeline.monotonic_to_realtime_ns(0);
     let Some(oldest) = members.iter().min_by_key(|one| started(one)) else { return 0 };
@@ -159,13 +156,12 @@ fn first(members: &[Profile]) -> usize {
     members.iter().position(is_of_oldest).unwrap_or(0)
 }
 
-/// Returns whether ticks of both profiles can be compared without conversion.
+/// Whether ticks of both profiles can be compared without conversion.
 fn same_clock(a: &Profile, b: &Profile) -> bool {
     same_boot(a, b) && a.manifest.clock == b.manifest.clock
 }
 
-/// Returns the line through the snapshots of all members that have the same clock as the member
-/// `first`.
+/// Returns the line through the snapshots of the members with the clock of the member `first`.
 fn common(members: &[Profile], first: usize) -> Timeline {
     let Some(reference) = members.get(first) else {
         return Timeline::fit(record::ClockKind::Monotonic, &[]);
@@ -173,7 +169,7 @@ fn common(members: &[Profile], first: usize) -> Timeline {
     let mut alike = members.iter().filter(|one| same_clock(one, reference));
     let snapshots: Vec<_> = alike.by_ref().flat_map(|one| &one.snapshots).collect();
     let snapshots: Vec<record::Snapshot> = snapshots.into_iter().map(|m| (*m).into()).collect();
-    // If the snapshots are far enough apart, the headers of pages are not needed.
+    // Page headers are not needed if the snapshots are far enough apart.
     let line = fit(reference.manifest.clock.into(), &snapshots, &reference.processes);
     if line.calibrated { line } else { reference.timeline }
 }

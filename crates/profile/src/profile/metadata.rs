@@ -5,11 +5,10 @@ use std::io::{self, Read};
 
 use record::meta::{self, FRAME_PREFIX_BYTES, Frames};
 
-/// Reads a file of metadata frame by frame. The memory that is used depends on the size of the
-/// complete frames, and not on the length of the file, which may consist mostly of holes.
+/// Reads a file of metadata frame by frame. The memory use depends on the complete frames, and not
+/// on the length of the file, which may consist mostly of holes.
 pub(super) fn read(mut file: File) -> io::Result<Frames> {
-    /// The largest number of bytes of one frame that are read. The names of all functions of a
-    /// program take less.
+    /// How many bytes of one frame are read. The names of all functions of a program take less.
     const MOST: u64 = 1 << 30;
     let mut all = Frames::default();
     let (mut at, mut bytes) = (0, Vec::new());

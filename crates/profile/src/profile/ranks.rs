@@ -9,9 +9,8 @@ use crate::leftovers::PartId;
 use crate::manifest::Manifest;
 use crate::ops::Ops;
 
-/// Gives each process without a rank of its own the rank of the recording, and each process without
-/// a job name the job name of the recording. The parts with the events of plugins get both from the
-/// process in which the plugins ran.
+/// Gives processes without a rank or a job name of their own those of the recording. Parts with
+/// events of plugins get those of the plugins' process.
 pub(super) fn complete(processes: &mut [Process], of_recording: &Manifest) {
     let own: HashMap<PartId, (Option<Job>, Option<String>)> = processes
         .iter()
@@ -28,8 +27,8 @@ pub(super) fn complete(processes: &mut [Process], of_recording: &Manifest) {
 }
 
 impl Profile {
-    /// Returns, for each process, the index of the first process with the same rank. All processes
-    /// of one member that have no known rank are treated as if they had the same rank.
+    /// Returns, for each process, the index of the first process with the same rank. Processes of
+    /// one member without a known rank count as one rank.
     pub fn ranks(&self) -> Vec<usize> {
         let mut first = HashMap::new();
         let each = self.processes.iter().enumerate();
@@ -40,10 +39,9 @@ impl Profile {
         .collect()
     }
 
-    /// Removes the processes of all other ranks. Time series are kept, unless they belong to a
-    /// member that has no process of this rank. Activities are kept only if they belong to this
-    /// rank alone: see [`Profile::shares_recording`]. Returns whether there is a process of this
-    /// rank.
+    /// Removes the processes of all other ranks. Time series stay if their member has a process of
+    /// this rank. Activities stay if their recording has no other rank. Returns whether there is
+    /// a process of this rank.
     pub fn keep_rank(&mut self, rank: u32) -> bool {
         let shared = self.shared_members(rank);
         let is_kept = |process: &Process| process.job.is_some_and(|job| job.rank == rank);
@@ -68,13 +66,13 @@ impl Profile {
         !self.processes.is_empty()
     }
 
-    /// Returns whether a recording with processes of this rank also has processes of other ranks.
-    /// Activities belong to a whole recording, so the activities of one rank cannot be separated.
+    /// Returns whether a recording with processes of this rank also has other ranks. Activities
+    /// belong to a whole recording, so those of one rank cannot be separated.
     pub fn shares_recording(&self, rank: u32) -> bool {
         !self.shared_members(rank).is_empty()
     }
 
-    /// Returns the members that have processes of this rank and processes of other ranks.
+    /// Returns the members with processes of this rank and of others.
     fn shared_members(&self, rank: u32) -> BTreeSet<usize> {
         let ranked = || self.processes.iter().filter_map(|p| Some((p.member, p.job?.rank)));
         let mine: BTreeSet<usize> =
@@ -83,14 +81,14 @@ impl Profile {
         others.map(|(member, _)| member).collect()
     }
 
-    /// Returns the ranks that are known, in ascending order.
+    /// Returns the known ranks, in ascending order.
     pub fn known_ranks(&self) -> BTreeSet<u32> {
         let of_processes = self.processes.iter().filter_map(|process| process.job);
         of_processes.chain(self.manifest.job()).map(|job| job.rank).collect()
     }
 
-    /// Returns a label that distinguishes this recording from others in a merged profile: `rank 3`,
-    /// or `ranks 0-3`. Returns `None` if no rank is known.
+    /// Returns a label that distinguishes this recording in a merged profile: `rank 3`, or `ranks
+    /// 0-3`. `None` if no rank is known.
     pub fn label_of_recording(&self) -> Option<String> {
         let ranks = self.known_ranks();
         match (ranks.first()?, ranks.last()?) {
@@ -99,12 +97,12 @@ impl Profile {
         }
     }
 
-    /// Returns the name of the machine on which a process ran.
+    /// Returns the name of the machine of a process.
     pub fn host_of(&self, process: &Process) -> &str {
         self.members.get(process.member).map_or(&self.manifest.host, |member| &member.host)
     }
 
-    /// Returns whether the rank of any process is known.
+    /// Returns whether the rank of a process is known.
     pub fn has_ranks(&self) -> bool {
         self.processes.iter().any(|process| process.job.is_some())
     }

@@ -1,14 +1,13 @@
-//! Renumbers the counters of a process. This is needed because a profile of several recordings has
-//! the counters of all of them.
+//! Renumbers the counters of a process, because a profile of several recordings has the counters of
+//! all of them.
 
 use record::meta::Moments;
 
 use super::Process;
 
-/// Renumbers the counters of a process: counter *i* of the recording becomes counter `places[i]` of
-/// the profile. `places` must be ascending. All counters fit in a mask, because there are at most
-/// [`model::MAX_COUNTERS`]. A page whose mask has counters that its recording does not have is
-/// treated as damaged.
+/// Counter *i* of the recording becomes counter `places[i]` of the profile. `places` must be
+/// ascending and below [`model::MAX_COUNTERS`], so that the counters fit in a mask. A page whose
+/// mask has counters that its recording does not have is treated as damaged.
 pub(super) fn renumber(process: &mut Process, places: &[usize]) {
     if places.iter().enumerate().all(|(from, to)| from == *to) {
         return;
@@ -38,7 +37,7 @@ pub(super) fn renumber(process: &mut Process, places: &[usize]) {
     }
 }
 
-/// Moves the value of each counter to the counter's new place.
+/// Moves the value of each counter to its new place.
 fn spread<T: Copy>(values: &mut Vec<T>, places: &[usize], none: T) {
     let length = values.iter().zip(places).map(|(_, to)| to + 1).max().unwrap_or(0);
     let mut moved = vec![none; length];

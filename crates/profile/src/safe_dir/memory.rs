@@ -1,13 +1,11 @@
-//! Represents directories in memory. They are for files that a report makes for a profile but must
-//! not write into the profile.
+//! Directories in memory, for files that a report makes for a profile but must not write into it.
 //!
 //! ```text
 //!  Dir::in_memory ─► writers of parts, activities, tracks ─► a tree of files without names
 //!  Dir::showing   ─► the profile's own directory, in which that tree seems to be
 //! ```
 //!
-//! A file is a `memfd`: it has no name in any file system, and disappears when its descriptor is
-//! closed.
+//! A file is a `memfd`: it has no name, and disappears when its descriptor is closed.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -21,17 +19,16 @@ use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
 
 use super::Dir;
 
-/// A directory in memory. All clones are the same directory.
+/// A directory in memory. Clones are the same directory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree(Arc<Mutex<BTreeMap<OsString, Node>>>);
 
-/// An entry of a [`Tree`].
 #[derive(Clone, Debug)]
 pub(super) enum Node {
     File(Arc<OwnedFd>),
     /// A directory in memory.
     Dir(Tree),
-    /// A directory in another directory on disk, with the same name.
+    /// The directory with the same name in this one.
     Elsewhere(Dir),
     /// An entry on disk that must not be shown.
     Hidden,
@@ -39,7 +36,7 @@ pub(super) enum Node {
 
 impl Tree {
     fn entries(&self) -> MutexGuard<'_, BTreeMap<OsString, Node>> {
-        // A thread that panics while it holds the lock leaves the map in a valid state.
+        // A panic while the lock is held leaves the map in a valid state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -51,14 +48,13 @@ impl Tree {
         self.entries().insert(name.to_owned(), node);
     }
 
-    /// Returns the names of the directory's entries. Each name comes with whether the entry is
-    /// shown.
+    /// Returns the names of the entries, and whether they are shown.
     pub fn names(&self) -> Vec<(OsString, bool)> {
         let is_shown = |node: &Node| !matches!(node, Node::Hidden);
         self.entries().iter().map(|(name, node)| (name.clone(), is_shown(node))).collect()
     }
 
-    /// Returns the directory with this name, and creates it if it does not exist.
+    /// Returns the directory with this name, and creates it if necessary.
     pub fn make_dir(&self, name: &OsStr) -> io::Result<Self> {
         match self.entries().entry(name.to_owned()).or_insert_with(|| Node::Dir(Self::default())) {
             Node::Dir(tree) => Ok(tree.clone()),
@@ -66,8 +62,8 @@ impl Tree {
         }
     }
 
-    /// Returns the file with this name for appending, and creates it if it does not exist. With
-    /// `must_be_new`, the function fails if an entry with this name exists.
+    /// Returns the file with this name for appending, and creates it if necessary. With
+    /// `must_be_new`, an existing entry is an error.
     pub fn append(&self, name: &OsStr, must_be_new: bool) -> io::Result<File> {
         let mut entries = self.entries();
         match entries.get(name) {
@@ -83,8 +79,8 @@ impl Tree {
     }
 }
 
-/// Opens a file in memory for reading from its start. The descriptor is not just duplicated,
-/// because then all readers would share one position in the file.
+/// Opens a file in memory for reading from its start. Duplicates of the descriptor would share one
+/// position.
 pub(super) fn open(fd: &OwnedFd) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;

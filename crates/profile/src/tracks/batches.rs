@@ -1,5 +1,5 @@
-//! Returns samples as Arrow record batches, with the descriptions of their series, for exports.
-//! `docs/schema.md` describes the columns.
+//! Samples as Arrow record batches, with the descriptions of their series. `docs/schema.md`
+//! describes the columns.
 
 use std::sync::Arc;
 
@@ -43,8 +43,7 @@ pub fn schema() -> SchemaRef {
 /// Selects series.
 pub type SeriesChooser<'a> = Box<dyn Fn(&Series) -> bool + 'a>;
 
-/// Iterates over the samples of a profile, one directory of tracks after the other. The samples of
-/// a directory are in the order of its `samples.arrows`.
+/// The samples of a profile, one directory of tracks after the other, in the order of their files.
 pub struct TrackBatches<'a> {
     profile: &'a Profile,
     choose: Option<SeriesChooser<'a>>,
@@ -54,15 +53,15 @@ pub struct TrackBatches<'a> {
 }
 
 impl Profile {
-    /// Returns the samples of this profile's tracks in batches: all samples, or those of the series
-    /// that `choose` selects.
+    /// Returns the samples of this profile, or those of the series that `choose` selects, in
+    /// batches.
     pub fn track_batches<'a>(&'a self, choose: Option<SeriesChooser<'a>>) -> TrackBatches<'a> {
         TrackBatches { profile: self, choose, next: 0, current: None, losses: Vec::new() }
     }
 }
 
 impl TrackBatches<'_> {
-    /// Returns the losses that were found so far in the samples.
+    /// Returns the losses in the samples so far.
     pub fn losses(&self) -> &[LossCount] {
         &self.losses
     }

@@ -19,34 +19,31 @@ use crate::profile::ClockMap;
 use crate::safe_dir::Dir;
 use crate::stream::{Ending, StreamReader, has_columns};
 
-/// One directory of tracks that is open for reading. Its series are in memory, and its samples are
-/// read when they are needed.
+/// One directory of tracks. Series are in memory, and samples are read when they are needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tracks {
-    /// The directory's name: [`super::SAMPLED_NAME`], or a name that identifies an imported trace
-    /// or the events of plugins.
+    /// The directory's name: [`super::SAMPLED_NAME`], or the name of an imported trace or of
+    /// plugins' events.
     pub name: String,
-    /// The kind of all readings in the directory.
+    /// The kind of the readings.
     pub readings: Readings,
     pub series: HashMap<u32, Series>,
-    /// The damage that was found in the descriptions of the series.
+    /// The damage in the descriptions of the series.
     pub losses: Vec<LossCount>,
-    /// Index of the member of a merged profile to which the directory belongs; 0 in other profiles.
+    /// Index of the directory's member; 0 if the profile is not merged.
     pub member: usize,
-    /// The conversion of the directory's times to times of the profile; `None` if no conversion is
-    /// needed.
+    /// The conversion to times of the profile; `None` if they are the same.
     pub(crate) clock: Option<ClockMap>,
-    /// The directory of all tracks.
     all: Dir,
 }
 
 impl Tracks {
     /// Opens the directories of tracks of the profile in `dir`, sorted by name. Also returns losses
-    /// for the directories that could not be used at all. A directory is left out if one of its
-    /// files does not exist or has no complete schema.
+    /// for directories that could not be used. A directory without a file, or without a complete
+    /// schema, is left out.
     ///
     /// # Errors
-    /// Fails if a directory or file exists but cannot be read.
+    /// Fails if a directory or file cannot be read.
     pub fn open_all(dir: &Path) -> Result<(Vec<Self>, Vec<LossCount>)> {
         Self::open_in(&Dir::open(dir)?)
     }
@@ -114,8 +111,7 @@ impl Tracks {
             let times = [Times::Ticks, Times::Monotonic]
                 .into_iter()
                 .find(|times| times.name() == text("times", row));
-            // A later version wrote the scope or the clock, so this version cannot interpret the
-            // series.
+            // A later version wrote a scope or clock that this version cannot interpret.
             let (Some(id), Some(scope), Some(times)) = (small("series", row), scope, times) else {
                 continue;
             };
@@ -134,7 +130,7 @@ impl Tracks {
         }
     }
 
-    /// Reads the samples from the start, in the order of the file.
+    /// Reads the samples, in the order of the file.
     ///
     /// # Errors
     /// Fails if the file no longer exists or cannot be read.
@@ -167,9 +163,8 @@ pub struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    /// Returns the next samples; `None` at the end. Samples of unknown series are left out. A
-    /// series is unknown if it was described only after this directory was opened, or if its
-    /// description is damaged.
+    /// Returns the next samples; `None` at the end. Samples of unknown series are left out: those
+    /// described after this directory was opened, or with a damaged description.
     pub fn next_batch(&mut self) -> Result<Option<Vec<Sample>>> {
         let Some(stream) = &mut self.stream else { return Ok(None) };
         let Some(batch) = stream.next_batch()? else { return Ok(None) };
@@ -206,13 +201,12 @@ impl Samples<'_> {
         Ok(Some(samples))
     }
 
-    /// Returns the number of samples that were left out so far because their series is unknown.
+    /// Returns the number of samples of unknown series so far.
     pub fn unknown(&self) -> u64 {
         self.unknown
     }
 
-    /// Returns the damage that was found in the samples. The result is complete as soon as
-    /// `next_batch` has returned `None`.
+    /// Returns the damage in the samples so far.
     pub fn losses(&self) -> Vec<LossCount> {
         self.stream.as_ref().map_or_else(Vec::new, |stream| torn(stream.ending()))
     }

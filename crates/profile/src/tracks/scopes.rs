@@ -5,15 +5,14 @@ use std::collections::{BTreeSet, HashMap};
 use super::{Scope, Series, Tracks};
 
 /// The names of the scopes in one directory of tracks, such as `device 3`. If several sources have
-/// a device with the number 3, each name also contains its source: `device 3 (power.so in python3
-/// 4711)`.
+/// this device, the name contains the source: `device 3 (power.so in python3 4711)`.
 #[derive(Clone, Debug, Default)]
 pub struct ScopeNames<'a> {
     sources: HashMap<Key<'a>, BTreeSet<&'a str>>,
 }
 
-/// A scope. For machines, CPUs and nodes, which all sources share, the key also contains the track
-/// and the name of a series.
+/// Sources share machines, CPUs and nodes. So their keys also contain the track and the name of a
+/// series.
 type Key<'a> = (Scope, Option<(&'a str, &'a str)>);
 
 fn key(series: &Series) -> Key<'_> {
@@ -25,7 +24,7 @@ fn key(series: &Series) -> Key<'_> {
     }
 }
 
-/// Returns the name of a source without the directory of its file.
+/// Returns a source without the directory of its file.
 fn short(source: &str) -> &str {
     source.rsplit('/').next().unwrap_or_default()
 }
@@ -39,8 +38,7 @@ impl<'a> ScopeNames<'a> {
         names
     }
 
-    /// Returns the source of a series if the name of its scope must contain the source. Returns
-    /// `None` if no other source has the same scope.
+    /// Returns the source of a series if another source has the same scope.
     pub fn source<'s>(&self, series: &'s Series) -> Option<&'s str> {
         let sources = self.sources.get(&key(series)).filter(|sources| sources.len() > 1)?;
         let own = short(&series.source);

@@ -32,7 +32,7 @@ pub struct TracksWriter {
 }
 
 impl TracksWriter {
-    /// Creates `tracks/NAME` in the profile `dir`. The directory must not exist yet.
+    /// Creates `tracks/NAME` in the profile `dir`.
     ///
     /// # Errors
     /// Fails if the directory exists or if the profile is not writable.
@@ -52,7 +52,7 @@ impl TracksWriter {
         })
     }
 
-    /// Adds a series and returns its number: 0, 1, 2, … Series can be added at any time.
+    /// Adds a series and returns its number: 0, 1, 2, …
     pub fn describe(&mut self, series: Series) -> u32 {
         let id = self.described;
         self.described += 1;
@@ -60,12 +60,11 @@ impl TracksWriter {
         id
     }
 
-    /// Adds a sample. It is written to the file by [`TracksWriter::flush`], or as soon as there are
-    /// [`BATCH_ROWS`] samples.
+    /// Adds a sample. It is written with a full batch or by [`TracksWriter::flush`].
     ///
     /// # Errors
-    /// Same as for `flush`. Also fails if the reading is not of the directory's kind, or if the
-    /// series was not described.
+    /// Same as for `flush`. Also fails if the reading has another kind, or the series was not
+    /// described.
     pub fn push(&mut self, sample: Sample) -> Result<()> {
         let kind_fits = matches!(
             (self.readings, sample.reading),
@@ -98,23 +97,23 @@ impl TracksWriter {
         if self.ids.len() >= BATCH_ROWS { self.flush() } else { Ok(()) }
     }
 
-    /// Writes all series and samples to the files that are not written yet.
+    /// Writes the rest to the files.
     ///
     /// # Errors
-    /// Fails if the disk is full. The samples of this batch are then lost, but the caller may add
-    /// later samples.
+    /// Fails if the disk is full. The samples of this batch are then lost, but later ones may be
+    /// added.
     pub fn flush(&mut self) -> Result<()> {
         let batch = self.take_samples();
         if !self.fresh.is_empty() {
-            // The descriptions are kept in memory until they were written, because samples have no
-            // meaning without them.
+            // Samples have no meaning without the descriptions, so these stay in memory until they
+            // were written.
             self.series.append(&series_batch(&self.fresh).map_err(self.broken())?)?;
             self.fresh.clear();
         }
         self.samples.append(&batch.map_err(self.broken())?)
     }
 
-    /// Writes everything that is not written yet, and the end marks.
+    /// Writes the rest and the end marks.
     ///
     /// # Errors
     /// Same as for `flush`.

@@ -6,11 +6,10 @@ use std::path::Path;
 
 use profile::{LossCount, PageDecoder, Profile, Status};
 
-/// A call as the reader returns it: process id, thread, export, workgroup x, start, duration, and
-/// the values of the counters (`None` if there is no value).
+/// Process id, thread, export, workgroup x, start, duration, and the values of the counters.
 pub type Call = (u32, u32, u32, u32, u64, u64, Vec<Option<u64>>);
 
-/// Returns all calls in the order of the reader, and all losses.
+/// Returns the calls in the order of the reader, and the losses.
 pub fn read(dir: &Path) -> (Vec<Call>, Vec<LossCount>) {
     read_profile(&Profile::open(dir).expect("the profile opens"))
 }

@@ -1,12 +1,11 @@
-//! Converts UTC to the clock of a profile. This is needed because some other programs give times
-//! only in UTC, and the kernel may adjust UTC while a profile is recorded.
+//! Converts UTC to the clock of a profile. Some other programs give times only in UTC, and the
+//! kernel may adjust UTC while a profile is recorded.
 
 use super::{Snapshot, Timeline};
 
 /// Converts times of `CLOCK_REALTIME` that were taken while a profile was recorded. Between two
-/// clock snapshots of the profile, UTC is assumed to run at a constant rate relative to
-/// `CLOCK_MONOTONIC`. Before the first snapshot and after the last one, the two clocks are assumed
-/// to run at the same rate.
+/// clock snapshots, UTC is assumed to run at a constant rate relative to `CLOCK_MONOTONIC`. Before
+/// the first snapshot and after the last one, both clocks are assumed to run at the same rate.
 #[derive(Clone, Debug)]
 pub struct UtcClock {
     /// UTC and `CLOCK_MONOTONIC` in ns, sorted by `CLOCK_MONOTONIC`.
@@ -15,8 +14,7 @@ pub struct UtcClock {
 }
 
 impl UtcClock {
-    /// Creates the clock of the profile with these snapshots. There should be at least one
-    /// snapshot.
+    /// Creates the clock of the profile with these snapshots.
     pub fn new(timeline: Timeline, snapshots: &[Snapshot]) -> Self {
         let point = |s: &Snapshot| (s.realtime_ns as i64, s.monotonic_ns as i64);
         let mut points: Vec<(i64, i64)> = snapshots.iter().map(point).collect();
@@ -36,7 +34,7 @@ impl UtcClock {
                 return from;
             }
             let since = i128::from(utc_ns) - i128::from(from_utc);
-            // Adding half of the divisor rounds to the nearest integer.
+            // Half of the divisor is added to round to the nearest integer.
             return from.saturating_add(((since * monotonic + utc / 2) / utc) as i64);
         }
         let by_distance = |(utc, _): &&(i64, i64)| utc.abs_diff(utc_ns);
@@ -51,8 +49,8 @@ impl UtcClock {
         self.timeline.ticks(self.monotonic_ns(utc_ns))
     }
 
-    /// Converts a UTC time to the UTC of the profile's timeline. The timeline uses the offset
-    /// between UTC and `CLOCK_MONOTONIC` of the profile's first snapshot for all times.
+    /// Converts a UTC time to the UTC of the profile's timeline, which has the same offset to
+    /// `CLOCK_MONOTONIC` at all times.
     pub fn profile_utc_ns(&self, utc_ns: i64) -> i64 {
         self.timeline.monotonic_to_realtime_ns(self.monotonic_ns(utc_ns))
     }
@@ -83,11 +81,9 @@ mod tests {
         // This moment is halfway between the snapshots on both clocks.
         assert_eq!(clock.monotonic_ns(10_000_500), 6_000_000);
         assert_eq!(clock.ticks(10_000_500), 12_000_000);
-        // The profile's UTC starts at the first snapshot: 6 ms on `CLOCK_MONOTONIC` are 10 ms in
-        // the profile's UTC.
+        // The profile's UTC keeps the offset of the first snapshot.
         assert_eq!(clock.profile_utc_ns(10_000_500), 10_000_000);
-        // Before the first snapshot and after the last one, the offset of the nearest snapshot is
-        // used.
+        // Outside of the snapshots, the offset of the nearest one is used.
         assert_eq!(clock.monotonic_ns(4_999_900), 999_900);
         assert_eq!(clock.monotonic_ns(15_001_100), 11_000_100);
     }

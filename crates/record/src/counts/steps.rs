@@ -1,5 +1,5 @@
-//! Defines what a thread counts about the steps of a program. It is used if the program's host
-//! announces its ops only in some of the steps.
+//! Defines what a thread counts about the steps of a program whose host announces its ops in some
+//! of the steps only.
 //!
 //! ```text
 //!  step   1 2 3 4 5 6 7 8 · · · 12 · 14 · · · · · 20 · …      · away: no op is announced, none is counted
@@ -7,12 +7,11 @@
 //!         weight 0 or 1         weight: the period at which the step was sampled
 //! ```
 //!
-//! The calls of an export in the steps that are *away* (steps in which the host announces no ops)
-//! are estimated from its calls in the steps of the *sample*: `away · Σ w·c / Σ w`, where c is the
-//! number of the export's calls in a step and w is the step's weight. If a step that is away takes
-//! too long, the host announces its ops from then on until the step ends. The calls of these ops
-//! are counted, and not estimated. Calls outside of steps, and calls in steps whose ops are
-//! announced, are counted, too.
+//! The calls of an export in the steps that are *away* (in which the host announces no ops) are
+//! estimated from its calls in the steps of the *sample*: `away · Σ w·c / Σ w`. Here, c is the
+//! number of the export's calls in a step, and w is the step's weight. If a step that is away takes
+//! too long, the host announces its ops from then on, and these are counted. Calls outside of steps
+//! are counted, too.
 
 use crate::wire::wire;
 
@@ -30,7 +29,7 @@ macro_rules! steps {
         wire!(Steps { $($field),* });
 
         impl Steps {
-            /// Returns the fields as words. The words after the last field are 0.
+            /// Returns the fields as words, padded with zeros.
             pub fn to_words(self) -> [u64; STEPS_WORDS] {
                 let mut words = [0; STEPS_WORDS];
                 words.iter_mut().zip([$(self.$field),*]).for_each(|(to, from)| *to = from);
@@ -54,29 +53,27 @@ steps! {
     squared_weight,
     /// Number of the process's steps that were away and began before the thread was attached.
     away_before,
-    /// Number of the process's steps that were away, from the start of the process to the latest
-    /// change of these fields.
+    /// Number of the process's steps that were away, up to the latest change of these fields.
     away,
-    /// 0 while the thread runs. [`Steps::ENDED`] if the thread has ended, so that it has no calls
-    /// in later steps; [`Steps::ENDED_AWAY`] if the thread ended in a step that was away.
+    /// 0 while the thread runs. [`Steps::ENDED`] if the thread has ended, or [`Steps::ENDED_AWAY`]
+    /// if it ended in a step that was away.
     has_ended,
-    /// Number of all steps that have begun. Only the thread whose ranges are the program's steps
-    /// stores this number and the fields below.
+    /// Number of steps that have begun. Only the thread whose ranges are the program's steps stores
+    /// this number and the fields below.
     steps,
-    /// Number of steps that were away at first, but in which ops were announced later because the
-    /// steps took too long.
+    /// Number of steps that were away at first, but in which ops were announced later.
     cut,
     /// Not 0 while the step in progress is away.
     is_away,
-    /// The processor time that all threads of the process used in a step in which ops were
-    /// announced. `seen_ns` is the median of the latest such steps in ns, `seen_timed` is the
-    /// number of these steps, and `seen_spread` is their median distance from that median.
+    /// The processor time of the process in a step in which ops were announced, in ns: the median
+    /// of the latest such steps. `seen_timed` is the number of these steps, and `seen_spread` their
+    /// median distance from the median.
     seen_ns,
     /// See [`Self::seen_ns`].
     seen_timed,
     /// See [`Self::seen_ns`].
     seen_spread,
-    /// The processor time of steps that were away, in the same form as for `seen_ns`.
+    /// The same as `seen_ns`, for steps that were away.
     away_ns,
     /// See [`Self::away_ns`].
     away_timed,
@@ -91,18 +88,18 @@ impl Steps {
     pub const ENDED_AWAY: u64 = 2;
 }
 
-/// The sums of one export over the steps of the sample (the steps chosen to estimate the others).
+/// The sums of one export over the steps of the sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampledCalls {
     pub export: u32,
-    /// The sum of weight · calls over all steps of the sample.
+    /// The sum of weight · calls.
     pub sum: u64,
-    /// The sum of weight · calls² over all steps of the sample.
+    /// The sum of weight · calls².
     pub squares: u64,
-    /// The number of calls that were estimated. They are part of the export's number of calls.
+    /// Number of calls that were estimated. The export's number of calls includes them.
     pub unseen: u64,
-    /// Number of calls that were counted in steps that were away at first and in which ops were
-    /// announced later. Each such step contributes at most the mean number of calls per step.
+    /// Number of calls that were counted in steps that were away at first. A step contributes at
+    /// most the mean number of calls per step.
     pub in_cut: u64,
 }
 

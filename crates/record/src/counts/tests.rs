@@ -1,10 +1,9 @@
-//! Tests tables and frames. The tests write the bytes of tables by hand, in the layout that
-//! docs/file-format.md describes.
+//! The tests write tables by hand, in the layout that docs/file-format.md describes.
 
 use super::*;
 
-/// Makes a table of one page. The table belongs to process 10 with the start time 99 and generation
-/// 1, and to its thread 3 with the kernel's id 11.
+/// Makes a table of one page, of thread 3 (the kernel's id is 11) of process 10 with the start time
+/// 99 and generation 1.
 fn table(entries: u32, rows: &[(usize, [u64; 8])]) -> Vec<u8> {
     let mut bytes = vec![0u8; PAGE_BYTES];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
@@ -42,16 +41,15 @@ fn a_table_says_what_was_called() {
     assert_eq!(table.frame(), expected);
 }
 
-/// Export 2 had 6 calls in each of 5 steps of weight 1, so 30 calls. For the 11 steps that were
-/// away, 66 calls are estimated.
+/// Export 2 had 6 calls in each of 5 steps of weight 1. For the 11 steps that were away, 66 calls
+/// are estimated.
 #[test]
 fn a_table_says_what_is_known_by_steps() {
     let mut bytes = table(3, &[(2, [96, 0, 0, 0, 0, 0, 0, 0])]);
     let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
-    // The header's words are: sampled, weight, squared weight, away before, away.
+    // Sampled, weight, squared weight, away before, away.
     [5, 5, 5, 0, 11].iter().enumerate().for_each(|(i, word)| put(80 + 8 * i, *word));
-    // The second cache line of the entry has: calls before the step, sum, squares, unseen, always,
-    // in cut.
+    // Calls before the step, sum, squares, unseen, always, in cut.
     [90, 30, 180, 66, 0, 4]
         .iter()
         .enumerate()
@@ -103,7 +101,7 @@ fn frames_are_read_as_they_were_written() {
     let bytes: Vec<u8> = frames().iter().flat_map(CountsFrame::to_bytes).collect();
     let expected = CountsFrames { frames: frames().to_vec(), torn: 0 };
     assert_eq!(read_frames(&bytes), expected);
-    // The reader skips a frame of a kind that only a later version knows.
+    // A kind that only a later version knows is skipped.
     let mut later = frame(9, b"what");
     later.extend(&bytes);
     assert_eq!(read_frames(&later), expected);
@@ -119,7 +117,7 @@ fn damage_costs_only_the_frame_that_it_hits() {
         let read = read_frames(&damaged);
         assert_eq!((read.frames, read.torn), (vec![second.clone()], 1), "cut at {cut}");
     }
-    // The number of rows is more than the payload can contain, but the checksum is right.
+    // More rows than the payload can contain, with the right checksum.
     let mut payload = first.to_bytes()[crate::meta::FRAME_PREFIX_BYTES..].to_vec();
     payload[24..28].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(read_frames(&frame(KIND_COUNTS, &payload)).torn, 1);

@@ -2,16 +2,12 @@
 
 use crate::wire::{Decoder, Encoder, Truncated, Wire, last, wire};
 
-/// The names of files with code begin with this text, and a number follows.
 const PREFIX: &str = "code-";
-/// Maximum number of pieces of one module's code.
 const MOST_PIECES: usize = 64;
-/// Maximum number of functions in libraries that one module calls.
 const MOST_CALLEES: usize = 4096;
 
 /// Where the machine code of a module is. Addresses are those in the module's ELF file. For code
-/// without a file, such as code from a JIT compiler, they are addresses in the memory of the
-/// process.
+/// without a file, such as that of a JIT compiler, they are addresses in the memory of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CodeFrame {
     pub module: u32,
@@ -21,27 +17,24 @@ pub struct CodeFrame {
     pub machine: u16,
     /// The build id of the module's file; empty if it has none.
     pub build_id: Vec<u8>,
-    /// Size of the module's file in bytes; 0 if the module has no file, or if its file cannot be
-    /// found.
+    /// Size of the module's file in bytes; 0 if there is none or it cannot be found.
     pub file_bytes: u64,
-    /// The time at which the module's file was modified last, in ns since 1970; 0 if it is not
-    /// known.
+    /// When the module's file was modified last, in ns since 1970; 0 if unknown.
     pub modified_ns: u64,
-    /// The number of the file with a copy of the code, among the files of the process's part;
-    /// `None` if there is no copy.
+    /// The number of the file with a copy of the code; `None` if there is no copy.
     pub kept: Option<u32>,
-    /// The pieces of code that the copy contains one after the other: for each piece, its first
-    /// address and its number of bytes. Empty if the copy is the whole ELF file.
+    /// The pieces of code that the copy contains one after the other: first address and number of
+    /// bytes. Empty if the copy is the whole ELF file.
     pub pieces: Vec<(u64, u64)>,
     /// The functions in libraries that the code calls, if it is code without a file.
     pub callees: Vec<Callee>,
 }
 
-/// A function in a library that is called by code without a file.
+/// A library's function that code without a file calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Callee {
     /// The address of the slot from which the code loads the function's address; 0 if the code
-    /// contains the function's address as a number.
+    /// contains the address itself.
     pub slot: u64,
     /// The function's first address.
     pub function: u64,
@@ -61,7 +54,7 @@ impl Wire for CodeFrame {
         e.u64(self.file_bytes).u64(self.modified_ns).u8(self.kept.is_some().into());
         e.u32(self.kept.unwrap_or(0));
         self.pieces.put(e);
-        // Frames that earlier versions wrote end here.
+        // Frames of earlier versions end here.
         if !self.callees.is_empty() {
             self.callees.put(e);
         }

@@ -1,4 +1,4 @@
-//! Defines the content of a block: the words of an entry, and the records of mode log.
+//! The words of an entry, and the records of mode log.
 
 pub const ENTRY_WORDS: usize = 16;
 /// Size of a record of mode log in bytes.
@@ -6,7 +6,7 @@ pub const EVENT_BYTES: usize = 24;
 
 /// The positions of the words of an entry.
 pub mod word {
-    /// Number of hits: how often the loop or function was entered.
+    /// Number of hits: entries of the loop or function.
     pub const HITS: usize = 0;
     /// Mode sampled: the number of the next hit that will be timed.
     pub const NEXT: usize = 1;
@@ -18,22 +18,21 @@ pub mod word {
     pub const ENDED: usize = 4;
     /// The sum of the durations of the timed hits that ended, in ticks.
     pub const TICKS: usize = 5;
-    /// Mode timed: the part of [`TICKS`] that was spent in loops directly inside of this one. Mode
-    /// sampled: the longest of the durations that [`TICKS`] contains.
+    /// Mode timed: the part of [`TICKS`] that was spent in loops directly inside. Mode sampled: the
+    /// longest duration in [`TICKS`].
     pub const CHILD_TICKS: usize = 6;
     pub const ITERATIONS: usize = 7;
     /// The sum of the squares of the durations in ticks: the low word, and then the high word.
     pub const SQUARES: usize = 8;
-    /// The value of [`ENDED`] when the first hit began that was chosen at random.
+    /// The value of [`ENDED`] when the first randomly chosen hit began.
     pub const FIRST_ENDED: usize = 10;
-    /// The value of [`TICKS`] at the same moment as for [`FIRST_ENDED`].
+    /// The value of [`TICKS`] at the moment of [`FIRST_ENDED`].
     pub const FIRST_TICKS: usize = 11;
-    /// The value of [`SQUARES`] at the same moment as for [`FIRST_ENDED`].
+    /// The value of [`SQUARES`] at the moment of [`FIRST_ENDED`].
     pub const FIRST_SQUARES: usize = 12;
     /// Number of hits whose iterations are known.
     pub const ITERATED: usize = 14;
-    /// The address at which the iterations of single hits are stored. In mode log, a pointer that
-    /// only the runtime uses.
+    /// The address of the iterations of single hits. In mode log, a pointer of the runtime.
     pub const TRIPS: usize = 15;
 }
 
@@ -44,12 +43,12 @@ pub struct Trips {
     pub least: u64,
     /// The largest number of iterations of a hit.
     pub most: u64,
-    /// Mode sampled: the sum of the iterations of the hits that ended before the first hit began
-    /// that was chosen at random.
+    /// Mode sampled: the sum of the iterations of the hits that ended before the first randomly
+    /// chosen hit began.
     pub first: u64,
     /// A histogram of the hits by their numbers of iterations. Bucket 0 counts the hits with 0
-    /// iterations, and bucket `b` counts the hits with 2^(b-1) to 2^b - 1 iterations. The last
-    /// bucket is not 0. Empty if there is no histogram.
+    /// iterations, and bucket `b` those with 2^(b-1) to 2^b - 1. The last bucket is not 0. Empty if
+    /// there is no histogram.
     pub buckets: Vec<u64>,
 }
 
@@ -60,16 +59,15 @@ pub struct Event {
     pub end: bool,
     /// The time of the event, in ticks of the loops' clock.
     pub ticks: u64,
-    /// Where the instrumented code called the runtime's handler: the return address, minus the
-    /// address at which the module's object is loaded.
+    /// The return address of the call to the runtime's handler, minus the load address of the
+    /// module's object.
     pub address: u64,
 }
 
-/// The bit in an event's first word that is set if the event is the end of a hit.
 const END: u64 = 1 << 63;
 
 impl Event {
-    /// Returns the three words of the event in a block.
+    /// Returns the words of the event in a block.
     #[inline(always)]
     pub fn to_words(self) -> [u64; 3] {
         [u64::from(self.id) | if self.end { END } else { 0 }, self.ticks, self.address]

@@ -5,19 +5,18 @@ use super::entry::{ENTRY_WORDS, Event, Trips};
 use crate::meta::{Scanned, frames, scan};
 use crate::wire::{Decoder, Encoder, Truncated, Wire, last, raw, wire};
 
-/// The bit in a row's mask that is set if the sums of counters follow.
+/// Bit of a row's mask: the sums of counters follow.
 const HAS_SUMS: u32 = 1 << ENTRY_WORDS;
 
-/// The costs of a module's empty hits. Each cost has its 10th percentile, its median and its 90th
-/// percentile, in ticks.
+/// The costs of a module's empty hits, each as its 10th percentile, median and 90th percentile, in
+/// ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Costs {
-    /// The duration that is measured for an empty hit. `None` if the module's mode times no hits.
+    /// The duration that is measured for an empty hit; `None` if the mode times no hits.
     pub inside: Option<[f64; 3]>,
     /// The total time of an empty hit that is timed.
     pub timed: Option<[f64; 3]>,
-    /// The total time of an empty hit that is only counted. `None` if the module's mode times every
-    /// hit.
+    /// The total time of an empty hit that is only counted; `None` if the mode times every hit.
     pub counted: Option<[f64; 3]>,
 }
 
@@ -26,55 +25,51 @@ pub struct Costs {
 pub struct ModuleFrame {
     /// The module's number in the process.
     pub number: u32,
-    /// The identity that the module has in all processes.
+    /// The identity of the module, the same in all processes.
     pub id: [u8; 16],
-    /// The mode in which hits are recorded, as in the module's descriptor.
+    /// The mode, as in the module's descriptor.
     pub mode: u32,
     /// Number of ids of the module.
     pub ids: u32,
-    /// The clock's ticks per second, if the processor states this number; 0 if it is not known.
+    /// The clock's ticks per second, if the processor states them; 0 if unknown.
     pub ticks_per_second: u64,
-    /// Mode sampled: number of hits of each id that are timed before hits are chosen at random.
+    /// Mode sampled: number of hits of each id that are timed before the random ones.
     pub first: u32,
     /// Mode sampled: the gap from one random hit to the next is 1 + (random & this mask).
     pub gap_mask: u32,
-    /// The path of the object file that contains the module; empty for a module in anonymous
-    /// memory.
+    /// The path of the module's object file; empty for a module in anonymous memory.
     pub object: String,
-    /// The side table of the module. Empty if the table is not embedded in the object, or if
-    /// another process has already written the table to its own frame.
+    /// The side table of the module. Empty if it is not embedded in the object, or if another
+    /// process has already written it.
     pub table: Vec<u8>,
-    /// The costs of empty hits; `None` if no empty hits were run to measure the costs.
+    /// The costs of empty hits; `None` if they were not measured.
     pub costs: Option<Costs>,
     /// If the module is in a library of IREE: the id of the library's first export.
     pub export: Option<u32>,
 }
 
-/// The counts of a thread for one id: the words of its entry, and, if counters were read, the
-/// number of hits for which they were read and the sum of each counter. Words that are not counts
-/// are zero.
+/// The counts of a thread for one id. Words that are not counts are zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     pub id: u32,
     /// See [`super::word`].
     pub words: [u64; ENTRY_WORDS],
-    /// Empty if no counter was read.
+    /// If counters were read: the number of hits with counters, then the sum of each counter.
     pub sums: Vec<u64>,
 }
 
-/// The counts of one thread for one module, or a part of these counts.
+/// Counts of one thread for one module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowsFrame {
     /// Number of the run of pages that contained the table.
     pub serial: u32,
-    /// Number of the block in that run of pages. The serial, the block and an id together identify
-    /// a row.
+    /// Number of the block in that run. The serial, the block and an id together identify a row.
     pub block: u32,
     pub module: u32,
     /// The kernel's id of the thread.
     pub tid: u32,
     pub thread_name: [u8; 16],
-    /// Number of counters for which the block has sums: see [`super::BlockHeader::counters`].
+    /// See [`super::BlockHeader::counters`].
     pub counters: u32,
     /// The rows by id.
     pub rows: Vec<Row>,
@@ -83,25 +78,25 @@ pub struct RowsFrame {
 /// Records of mode log of one thread for one module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventsFrame {
-    /// The number of the run of pages: see [`RowsFrame::serial`].
+    /// See [`RowsFrame::serial`].
     pub serial: u32,
-    /// The block in the run: see [`RowsFrame::block`].
+    /// See [`RowsFrame::block`].
     pub block: u32,
     pub module: u32,
     /// The kernel's id of the thread.
     pub tid: u32,
-    /// Number of the first record of `events` in the block.
+    /// Number in the block of the first record of `events`.
     pub first: u64,
     pub events: Vec<Event>,
 }
 
-/// The iterations of single hits of one thread for one module, or a part of them. The [`RowsFrame`]
-/// of the same block contains the thread and the module.
+/// The iterations of single hits. The [`RowsFrame`] of the same block has the thread and the
+/// module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TripsFrame {
-    /// The number of the run of pages: see [`RowsFrame::serial`].
+    /// See [`RowsFrame::serial`].
     pub serial: u32,
-    /// The block in the run: see [`RowsFrame::block`].
+    /// See [`RowsFrame::block`].
     pub block: u32,
     /// The rows by id.
     pub rows: Vec<(u32, Trips)>,
@@ -120,8 +115,8 @@ pub enum LoopFrame {
     Code(CodeFrame),
     /// The iterations of single hits.
     Trips(TripsFrame),
-    /// The time that reading counters at the start and at the end of a hit takes in total, in
-    /// ticks: its 10th percentile, its median and its 90th percentile.
+    /// The time for reading counters at the start and the end of a hit, in ticks: 10th percentile,
+    /// median and 90th percentile.
     Reading([f64; 3]),
 }
 
@@ -185,8 +180,7 @@ impl Wire for RowsFrame {
         let mut rows = Vec::new();
         for _ in 0..count {
             let (id, mask) = (d.u32()?, d.u32()?);
-            // A row whose mask announces no word is refused, so that a few bytes of a file cannot
-            // make the reader use much memory.
+            // A row without words needs few bytes in a file but much memory.
             if mask == 0 {
                 return Err(Truncated { at: 0 });
             }

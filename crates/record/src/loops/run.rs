@@ -1,5 +1,4 @@
-//! Defines runs of pages in the pool, and the blocks in these runs. A thread writes directly to its
-//! pages. The collector and programs that read a running profile read them.
+//! Defines runs of pages in the pool, and the blocks in these runs.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,16 +16,14 @@ pub const RUN_HEADER_BYTES: usize = 256;
 /// Size of a block's header in bytes.
 pub const BLOCK_BYTES: usize = 128;
 
-/// Maximum number of rows or events in one frame. Because of this limit, little memory is needed to
-/// write a frame.
+/// Maximum number of rows or events in one frame. It bounds the memory for writing a frame.
 const MOST_IN_FRAME: usize = 4096;
 
 /// The header of a run, as it is in memory.
 #[repr(C)]
 #[derive(Debug)]
 pub struct RunHeader {
-    /// [`RUN_MAGIC`]. The recorder stores it last, so a run with this number is complete. It is 0
-    /// after the run was given back to the pool.
+    /// [`RUN_MAGIC`], which the recorder stores last. 0 after the run was given back to the pool.
     pub magic: AtomicU64,
     /// [`RUN_VERSION`].
     pub version: u32,
@@ -39,8 +36,7 @@ pub struct RunHeader {
     pub start_time: u64,
     /// The kernel's id of the thread.
     pub tid: u32,
-    /// Number of the run among the runs of its process. Readers use this number to count no run
-    /// twice.
+    /// Number of the run among the runs of its process. With it, readers count no run twice.
     pub serial: u32,
     /// The thread's name when the run began.
     pub thread_name: [u8; 16],
@@ -50,7 +46,7 @@ pub struct RunHeader {
     pub ticks: u64,
     /// `CLOCK_MONOTONIC` in ns at the moment `ticks`.
     pub monotonic_ns: u64,
-    /// Always zero.
+    /// Reserved, 0.
     pub reserved: [u64; 22],
 }
 
@@ -63,20 +59,19 @@ pub struct BlockHeader {
     pub ids: u32,
     /// Number of counters whose sums follow the entries.
     pub counters: u32,
-    /// Number of records of mode log for which the block has room.
+    /// Number of records of mode log for which there is room.
     pub events: u32,
     /// Size of the block in bytes, including this header.
     pub bytes: u64,
-    /// Number of records of mode log that were written to the block.
+    /// Number of records of mode log in the block.
     pub logged: AtomicU64,
     /// Number of records of mode log that were lost because the block was full.
     pub unlogged: AtomicU64,
-    /// The address of the module's object in memory, which is subtracted from return addresses.
+    /// The load address of the module's object, which is subtracted from return addresses.
     pub base: u64,
-    /// Number of hits of each id that are recorded in mode log. These are the first hits of the id.
+    /// Mode log: how many hits of each id are recorded, from the first one on.
     pub logged_first: u64,
-    /// The module's identity. It identifies the module even if the frame of the module could not be
-    /// written.
+    /// The module's identity, also in case the frame of the module could not be written.
     pub id: [u8; 16],
     /// The mode in which hits are recorded.
     pub mode: u32,
@@ -86,18 +81,16 @@ pub struct BlockHeader {
     pub ticks_per_second: u64,
     /// See [`ModuleFrame::first`].
     pub first: u32,
-    /// Number of buckets for the iterations of single hits, for each id; 0 if nothing is stored
-    /// about single hits.
+    /// Number of buckets for the iterations of single hits, for each id; 0 if none are stored.
     pub buckets: u32,
-    /// Always zero.
+    /// Reserved, 0.
     pub reserved: [u32; 8],
 }
 
 const _: () = assert!(size_of::<RunHeader>() == RUN_HEADER_BYTES);
 const _: () = assert!(size_of::<BlockHeader>() == BLOCK_BYTES);
 
-/// Number of words that are stored about the iterations of single hits before the buckets: `least`,
-/// `most`, `first`, `mask`.
+/// The words before the buckets: `least`, `most`, `first`, `mask`.
 const TRIP_WORDS: usize = 4;
 const MOST_BUCKETS: u32 = 64;
 
@@ -120,13 +113,13 @@ impl Shape {
         (self.trips_offset() + self.ids as usize * self.trip_bytes()).next_multiple_of(64)
     }
 
-    /// Returns the offset in the block at which the records of mode log begin.
+    /// Returns the offset of the records of mode log in the block.
     pub fn events_offset(&self) -> usize {
         let sums = if self.counters == 0 { 0 } else { 8 * (1 + self.counters as usize) };
         sums_offset(self.ids) + self.ids as usize * sums
     }
 
-    /// Returns the offset in the block at which the iterations of single hits begin.
+    /// Returns the offset of the iterations of single hits in the block.
     pub fn trips_offset(&self) -> usize {
         self.events_offset() + self.events as usize * EVENT_BYTES
     }
@@ -137,7 +130,7 @@ impl Shape {
     }
 }
 
-/// Returns the offset in a block at which the sums of counters begin.
+/// Returns the offset of the sums of counters in a block.
 pub fn sums_offset(ids: u32) -> usize {
     BLOCK_BYTES + ids as usize * 8 * ENTRY_WORDS
 }
@@ -190,8 +183,8 @@ impl<'a> Run<'a> {
     /// Reads the header.
     ///
     /// # Errors
-    /// Returns the errors of [`Run::pages`], and [`RunError::Inconsistent`] if the header says that
-    /// more bytes are in use than there are.
+    /// Returns the errors of [`Run::pages`], and [`RunError::Inconsistent`] if `used` is not
+    /// possible.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, RunError> {
         let pages = Self::pages(bytes)?;
         let run = Self { bytes };
@@ -203,8 +196,8 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    /// Returns a run of which only the header was read, so it has no blocks. Use [`Run::pages`]
-    /// first to check whether the bytes are a run.
+    /// Returns a run of which only the header can be read. Check the bytes with [`Run::pages`]
+    /// first.
     pub fn header_of(first: &'a [u8]) -> Self {
         Self { bytes: first }
     }
@@ -256,8 +249,8 @@ impl<'a> Run<'a> {
         self.bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default()
     }
 
-    /// Returns the run's blocks. A block that contradicts itself is returned as an error, and ends
-    /// the iteration.
+    /// Returns the run's blocks. A block that contradicts itself is an error, and ends the
+    /// iteration.
     pub fn blocks(self) -> impl Iterator<Item = Result<Block<'a>, RunError>> {
         let (mut at, mut number) = (RUN_HEADER_BYTES, 0);
         let used = self.used().min(self.bytes.len());
@@ -306,8 +299,7 @@ impl<'a> Block<'a> {
         word32(self.bytes, offset_of!(BlockHeader, module)).unwrap_or(0)
     }
 
-    /// Returns what the block's header says about the module. The header contains neither the
-    /// module's file nor its side table.
+    /// Returns what the block's header says about the module.
     pub fn module_frame(&self) -> ModuleFrame {
         let (number, ids) = (self.module(), self.shape.ids);
         let short = |at: usize| word32(self.bytes, at).unwrap_or(0);
@@ -341,8 +333,7 @@ impl<'a> Block<'a> {
             for (i, word) in words.iter_mut().enumerate() {
                 *word = word64(bytes, at + 8 * i)?;
             }
-            // These words are initial values of an entry or the runtime's own fields. They are set
-            // to 0 because they are not counts.
+            // These words are not counts.
             (words[word::NEXT], words[word::RANDOM], words[word::TRIPS]) = (0, 0, 0);
             let at = sums_at + id * 8 * (1 + counters);
             let mut sums = Vec::new();
@@ -362,7 +353,7 @@ impl<'a> Block<'a> {
             let at = shape.trips_offset() + id as usize * shape.trip_bytes();
             let word = |i: usize| word64(bytes, at + 8 * i);
             let (least, most, first) = (word(0)?, word(1)?, word(2)?);
-            // The words have their initial values, so there was no hit.
+            // These are the initial values: there was no hit.
             if least > most {
                 return None;
             }
@@ -390,8 +381,7 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// Calls `write` with each frame of the block's content, until a call fails. If the block has
-    /// counted nothing, `write` is not called.
+    /// Calls `write` with the frames of the block's content, until a call fails.
     ///
     /// # Errors
     /// Returns the error of `write`.

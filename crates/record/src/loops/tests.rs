@@ -11,9 +11,8 @@ fn put32(bytes: &mut [u8], at: usize, word: u32) {
     bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
 }
 
-/// Makes a run with two blocks, byte by byte in the layout that `loops.rs` describes. Module 1 has
-/// two ids, one counter and room for two events, one of which was written. Module 2 has one id that
-/// was never entered.
+/// Makes a run in the layout that `loops.rs` describes. Module 1 has two ids, one counter and room
+/// for two events, one of which was written. Module 2 has one id without hits.
 fn example() -> Vec<u8> {
     let mut run = vec![0u8; PAGE_BYTES];
     run[..8].copy_from_slice(b"CPTLOOP1");
@@ -25,8 +24,7 @@ fn example() -> Vec<u8> {
     put(&mut run, 64, 9);
     put(&mut run, 72, 8);
     let first = 256;
-    // The block has 128 + 2 · 128 + 2 · (1 + 1) · 8 + 2 · 24 = 464 bytes. The next multiple of 64
-    // is 512.
+    // 128 + 2 · 128 + 2 · (1 + 1) · 8 + 2 · 24 = 464 bytes, rounded up to a multiple of 64.
     for (at, word) in [(0usize, 1), (4, 2), (8, 1), (12, 2)] {
         put32(&mut run, first + at, word);
     }
@@ -219,17 +217,15 @@ fn frames_round_trip_and_every_truncation() {
     }
 }
 
-/// There are two ids with four buckets each, which are stored after the events. The first id has no
-/// hits, which its `least` shows.
+/// Two ids with four buckets each. The `least` of the first id shows that it has no hits.
 #[test]
 fn iterations_of_single_hits_become_frames() {
     let mut run = example();
     let shape = Shape { ids: 2, counters: 1, events: 2, buckets: 4 };
-    // The events end at 464, as in the example. The iterations of single hits take 2 · (4 + 4) · 8
-    // bytes.
+    // The iterations of single hits take 2 · (4 + 4) · 8 bytes.
     assert_eq!((shape.events_offset(), shape.trips_offset(), shape.bytes()), (416, 464, 640));
     let first = 256;
-    // The second block of the example is overwritten.
+    // This overwrites the second block of the example.
     put(&mut run, 56, (first + 640) as u64);
     put(&mut run, first + 16, 640);
     put32(&mut run, first + 92, 4);
@@ -243,11 +239,10 @@ fn iterations_of_single_hits_become_frames() {
     let read = frames_of(&run);
     assert_eq!((read.frames.len(), read.torn), (3, 0));
     assert_eq!(read.frames[1], expected);
-    // A run with an earlier layout is refused because of its version.
     put32(&mut run, 8, 1);
     assert_eq!(Run::parse(&run).err(), Some(RunError::Version(1)));
     put32(&mut run, 8, RUN_VERSION);
-    // A block cannot have 65 buckets.
+    // The maximum is 64 buckets.
     put32(&mut run, first + 92, 65);
     assert!(Run::parse(&run).unwrap().blocks().next().unwrap().is_err());
 }

@@ -2,41 +2,37 @@
 
 use crate::wire::{last, wire};
 
-/// See [`crate::meta::Frame::Calibration`]. The fields that begin with `inside` or `total` are
-/// medians over the probed empty calls in this process.
+/// See [`crate::meta::Frame::Calibration`]. The fields `inside…` and `total_ticks` are medians.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calibration {
     /// Number of empty calls that were probed.
     pub calls: u32,
     /// Bit *i* is set if counter *i* was read.
     pub counters: u32,
-    /// Duration in ticks that is recorded for an empty call. Subtract it from a call's duration.
+    /// Duration in ticks that is recorded for an empty call.
     pub inside_ticks: u64,
-    /// The number of ticks by which one probe lengthens the program (everything from the probe's
-    /// entry to its return).
+    /// The number of ticks by which one probe lengthens the program.
     pub total_ticks: u64,
-    /// The amount that an empty call adds to each counter, in the order of the run's counters.
+    /// What an empty call adds to each counter, in the order of the run's counters.
     pub inside_values: Vec<u64>,
-    /// How much the values of the other fields vary from call to call. `None` if this is not known.
+    /// How much the other fields vary from call to call. `None` if unknown.
     pub spread: Option<Spread>,
-    /// Sums of the values, from which means can be computed. `None` if the sums or the spread are
-    /// not known.
+    /// Sums of the values, for means. `None` if the sums or the spread are unknown.
     pub sums: Option<Sums>,
 }
 
-/// See [`Calibration::sums`]. Calls that were interrupted are not part of any of these sums,
-/// because an interrupt takes as long as a hundred brackets and is rare in the program, too.
+/// See [`Calibration::sums`]. Interrupted calls are left out: an interrupt takes as long as a
+/// hundred brackets, and is rare in the program, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// The thread that was calibrated: [`crate::page::PageStart::thread_uid`].
     pub thread_uid: u32,
-    /// Number of calls in the sums. The other calls in [`Calibration::calls`] were interrupted, or
-    /// ran code that was not in the caches yet.
+    /// Number of calls in the sums. Calls with cold caches are left out, too.
     pub calls: u32,
     /// Sums of the recorded durations, in ticks.
     pub inside_ticks: Moments,
-    /// Sums of the differences between the time of each probed empty call and the median time of an
-    /// empty call without a probe, in ticks.
+    /// Sums of the times of probed empty calls, less the median time of an empty call without a
+    /// probe, in ticks.
     pub total_ticks: Moments,
     /// Sums of what each counter read, in the order of [`Calibration::inside_values`].
     pub inside_values: Vec<Moments>,
@@ -47,8 +43,7 @@ pub struct Sums {
 pub struct Moments {
     /// Sum of the values.
     pub sum: u64,
-    /// Sum of the squares of the values. Empty calls have small values, so the sum does not
-    /// overflow in practice. If it overflows, it stays at the largest number.
+    /// Sum of the squares of the values. It saturates, which empty calls do not reach in practice.
     pub squares: u64,
 }
 
@@ -58,8 +53,7 @@ impl Moments {
         self.squares = self.squares.saturating_add(value.saturating_mul(value));
     }
 
-    /// Returns the mean and the standard deviation of `n` values; `None` if there are fewer than
-    /// two values.
+    /// Returns the mean and the standard deviation of `n` values; `None` for fewer than two.
     pub fn mean_and_deviation(&self, n: u32) -> Option<(f64, f64)> {
         if n < 2 {
             return None;
@@ -70,20 +64,19 @@ impl Moments {
     }
 }
 
-/// See [`Calibration::spread`]. Each range goes from the 10th to the 90th percentile of the calls
-/// from which the median was computed.
+/// See [`Calibration::spread`]. A range goes from the 10th to the 90th percentile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
     /// Range of [`Calibration::inside_ticks`].
     pub inside_ticks: [u64; 2],
-    /// Range of the differences between the time of a probed empty call and the median time of an
-    /// empty call without a probe, in ticks.
+    /// Range of the times of probed empty calls, less the median time of an empty call without a
+    /// probe, in ticks.
     pub total_ticks: [u64; 2],
     /// Range of each counter in [`Calibration::inside_values`].
     pub inside_values: Vec<[u64; 2]>,
-    /// Median time for which each counter group was enabled between its two readings, in ns. The
-    /// groups are in the order in which they were read. The time is about one reading longer than
-    /// the recorded duration.
+    /// Median time for which each counter group was enabled between its two readings, in ns, in the
+    /// order in which the groups were read. It is about one reading longer than the recorded
+    /// duration.
     pub enabled_ns: Vec<u64>,
 }
 

@@ -13,9 +13,9 @@ pub struct Library {
     pub id: u32,
     /// The name that the compiler gave the library.
     pub name: String,
-    /// The number of the library's host, as in [`crate::meta::Frame::Host`] of the same process.
+    /// The number of the library's host in [`crate::meta::Frame::Host`].
     pub host: u8,
-    /// Version of IREE's executable library ABI: 5 or 6; 0 for everything else.
+    /// Version of IREE's executable library ABI: 5 or 6; 0 for other libraries.
     pub abi: u32,
     /// The feature bits in the library's header.
     pub features: u32,
@@ -30,16 +30,16 @@ pub struct Library {
 /// One function of a library.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Export {
-    /// The export's number in the process, which call records refer to.
+    /// The export's number in the process. Records of calls contain this number.
     pub id: u32,
     /// The export's position in the library.
     pub ordinal: u32,
-    /// Whether the function's calls are recorded. They are not recorded if a filter excludes the
-    /// function, or if the recorder has no stub left to put in place of the function.
+    /// Whether the function's calls are recorded. A filter may exclude them, or there was no stub
+    /// left for the function.
     pub recorded: bool,
     /// The name that the compiler gave the function.
     pub name: String,
-    /// The tag that the compiler gave the function. It is often empty.
+    /// The tag that the compiler gave the function; often empty.
     pub tag: String,
     /// Source file of the function; empty if the compiler did not store it.
     pub source_path: String,
@@ -55,26 +55,25 @@ pub struct Export {
 }
 
 /// See [`crate::meta::Frame::Op`]. Parallel regions and their tasks have the name, arguments and
-/// device of the op to which they belong.
+/// device of their op.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpExport {
-    /// The export's number in the process, which call records refer to. These numbers and those of
-    /// [`Export::id`] have no number in common.
+    /// The export's number in the process, which differs from every [`Export::id`].
     pub id: u32,
-    /// The [`Library::id`] of the library to which the export belongs.
+    /// The [`Library::id`] of the export's library.
     pub library: u32,
     /// The role of the export's calls.
     pub role: Role,
     /// Name of the op, run or range.
     pub name: String,
-    /// Types and shapes of the op's tensor arguments, including results that are passed as
-    /// arguments: `float32[1, 64], float32[64, 64]`. Empty if there are none.
+    /// Types and shapes of the op's tensor arguments: `float32[1, 64], float32[64, 64]`. Results
+    /// that are passed as arguments are included. Empty if there are none.
     pub arguments: String,
     /// Type and number of the device of the op's last tensor argument: `cpu0`. Empty if there is
     /// none.
     pub device: String,
-    /// Whether the export's calls return before the device has finished. If so, the durations
-    /// contain only the launches.
+    /// Whether calls may return before the device has finished. Then the durations contain only the
+    /// launches.
     pub asynchronous: bool,
 }
 
@@ -85,8 +84,8 @@ wire!(Export {
 });
 wire!(OpExport { id, library, role, asynchronous, name as name, arguments, device as name });
 
-/// Writes and reads a name. A recorder never writes a name that is longer than [`LONGEST_NAME`]. If
-/// a file contains a longer name, the reader shortens it, because reports repeat names.
+/// Writes and reads a name. A reader shortens a name above [`LONGEST_NAME`], because reports repeat
+/// names.
 mod name {
     use super::{Decoder, Encoder, LONGEST_NAME, Truncated};
 

@@ -4,9 +4,9 @@
 pub const META_NAME: &str = "meta.cps";
 /// Name of the file of flushed pages in a process's part.
 pub const PAGES_NAME: &str = "pages.cps";
-/// Directory of a profile that contains one part for each process.
+/// Directory of a profile with one part for each process.
 pub const PARTS_NAME: &str = "processes";
-/// The names of a part's files of events have this beginning and this end ([`events_name`]).
+/// The beginning and the end of the names of a part's files of events ([`events_name`]).
 pub const EVENTS_NAMES: (&str, &str) = ("plugins-", ".events");
 
 /// Returns the name of the part of a process: `PID-STARTTIME-GENERATION`.
@@ -14,27 +14,26 @@ pub fn part_name(pid: u32, start_time: u64, generation: u32) -> String {
     format!("{pid}-{start_time}-{generation}")
 }
 
-/// Parts with generations from this number on contain no program's records. Such a part contains
-/// the events that profiler plugins handed over in the process with the same process id.
+/// Parts with generations from this number on contain events of profiler plugins, and no records of
+/// a program. Their process id is that of the plugins' process.
 pub const FIRST_PLUGIN_GENERATION: u32 = 1 << 20;
 
-/// Returns the name of a part's file of events with this number. Such a file is a stream that the
-/// crate `plugin_host` defines.
+/// Returns the name of a part's file of events with this number. The crate `plugin_host` defines
+/// its content.
 pub fn events_name(number: u32) -> String {
     format!("{}{number}{}", EVENTS_NAMES.0, EVENTS_NAMES.1)
 }
 
-/// The names of a part's trace files have this beginning and this end ([`trace_name`]).
+/// The beginning and the end of the names of a part's trace files ([`trace_name`]).
 pub const TRACE_NAMES: (&str, &str) = ("trace-", ".json");
 
-/// Returns the name of a part's trace file with this number. PyTorch's profiler writes such a file,
-/// and it is kept unchanged.
+/// Returns the name of a part's trace file with this number. PyTorch's profiler writes such files.
 pub fn trace_name(number: u32) -> String {
     format!("{}{number}{}", TRACE_NAMES.0, TRACE_NAMES.1)
 }
 
-/// Returns the number of a part's trace file if `name` is the name of one. PyTorch writes to a file
-/// whose name ends in `.tmp`, and renames the file when it is complete.
+/// Returns the number of a part's trace file if `name` is the name of one. PyTorch adds `.tmp` to
+/// the name while it writes the file.
 pub fn trace_number(name: &str) -> Option<u32> {
     let name = name.strip_suffix(".tmp").unwrap_or(name);
     let number = name.strip_prefix(TRACE_NAMES.0)?.strip_suffix(TRACE_NAMES.1)?;

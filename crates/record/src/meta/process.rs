@@ -1,4 +1,4 @@
-//! Describes the process to which a part belongs, and the cost of recording the process.
+//! The process to which a part belongs, and the cost of recording it.
 
 use crate::clock::ClockKind;
 use crate::wire::wire;
@@ -8,25 +8,23 @@ use crate::wire::wire;
 pub struct ProcessCost {
     /// Processor time of the library's constructor, in ns.
     pub constructor_ns: u64,
-    /// Processor time that the recorder used to read the run file, to make the process's part, to
-    /// register libraries, and for hooks that a language's package needs, in ns.
+    /// Processor time for the run file, the process's part, registering libraries, and hooks that a
+    /// language's package needs, in ns.
     pub loading_ns: u64,
-    /// How much longer a piece of code takes right after counters were read than when it runs a
-    /// second time, in ticks. Reading the counters has displaced the code's data and instructions
-    /// from the caches. 0 if no counters are read.
+    /// How much longer a piece of code takes right after counters were read, in ticks, because the
+    /// reading has displaced it from the caches. 0 if no counters are read.
     pub after_reading_ticks: u64,
-    /// Processor time of the whole process at its end, in ns; 0 if this frame was written before
-    /// the end.
+    /// Processor time of the whole process at its end, in ns; 0 if unknown.
     pub process_cpu_ns: u64,
 }
 
-/// See [`crate::meta::Frame::Leaving`]. A page cannot contain the cost of appending the page
-/// itself, so the process writes this cost when the process ends.
+/// See [`crate::meta::Frame::Leaving`]. A page cannot contain the cost of appending itself, so it
+/// is written at the end of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leaving {
-    /// Number of pages that threads appended to the file when the threads ended.
+    /// Number of pages that threads appended when they ended.
     pub pages: u32,
-    /// CPU time that appending those pages took in total, in ns.
+    /// CPU time for appending those pages in total, in ns.
     pub cpu_ns: u64,
 }
 
@@ -39,10 +37,9 @@ pub struct Process {
     pub parent: u32,
     /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start_time: u64,
-    /// Number of parts of the profile that the same process made before this one, for example
-    /// before an `exec`.
+    /// Number of earlier parts of the same process, for example from before an `exec`.
     pub generation: u32,
-    /// The clock whose ticks the process's pages contain.
+    /// The clock of the ticks in the process's pages.
     pub clock: ClockKind,
     /// Path of the process's program (`/proc/self/exe`).
     pub program: String,

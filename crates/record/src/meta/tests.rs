@@ -140,14 +140,13 @@ fn round_trip_and_every_truncation() {
     }
 }
 
-/// A role's number in a file is used as an index of `Role::ALL`, so the order of the list must be
-/// right.
+/// A role's number in a file is an index of `Role::ALL`.
 #[test]
 fn lists_are_in_the_order_of_their_numbers() {
     assert!(Role::ALL.iter().enumerate().all(|(i, role)| *role as usize == i));
 }
 
-/// The mean of 1, 2, 3, 4 is 2.5, and the squares of the differences add up to 5.
+/// The mean is 2.5, and the squares of the differences add up to 5.
 #[test]
 fn means_follow_from_sums() {
     let mut moments = Moments::default();

@@ -2,12 +2,12 @@
 
 use crate::wire::{Decoder, Encoder, Truncated, Wire, wire};
 
-/// The meaning of a key of values; see [`crate::page`]. Keys below [`crate::page::FIRST_USER_KEY`]
-/// have a fixed meaning, so there is no frame for them.
+/// The meaning of a key of values. Keys below [`crate::page::FIRST_USER_KEY`] have a fixed meaning
+/// and no frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueKey {
     pub id: u32,
-    /// The name of the value that reports show.
+    /// The name that reports show.
     pub name: String,
     /// The interpretation of the value's 64 bits.
     pub kind: ValueKind,

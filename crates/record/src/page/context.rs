@@ -1,30 +1,28 @@
-//! Remembers earlier calls. The writer and the reader of a page both keep the same memory of
-//! earlier calls, and predict the next call from it. A record contains only what differs from the
-//! prediction.
+//! The writer and the reader of a page keep the same memory of earlier calls, and predict the next
+//! call from it. A record contains only what differs from the prediction.
 //! ```text
 //!                    ┌─ export ─ count x y z ─ next workgroup ─ successor ─┐
 //!  export mod 64 ──► │ slot                                                │
 //!                    └─────────────────────────────────────────────────────┘
 //! ```
 //!
-//! * The *count* of an export is the number of workgroups in the export's last call.
-//! * The *next workgroup* of an export is the one after the workgroup of its last call, where x
-//!   changes fastest. It is 0,0,0 after a dispatch's last workgroup and after a new count.
+//! * The *count* of an export is the number of workgroups in its last call.
+//! * The *next workgroup* of an export is the one after that of its last call, where x changes
+//!   fastest. It is 0,0,0 after a dispatch's last workgroup and after a new count.
 //! * The *successor* of an export is the export whose call most recently followed the end of one of
-//!   its dispatches. In a new slot, the successor is the export itself.
-//! * If the last call was the last workgroup of its dispatch, the next call is expected to be a
-//!   call of the successor. Otherwise, it is expected to be a call of the same export.
+//!   its dispatches. In a new slot, it is the export itself.
+//! * After the last workgroup of a dispatch, a call of the successor is expected. After another
+//!   workgroup, a call of the same export is.
 //!
-//! Models call the same exports in the same order again and again, so almost every call is
-//! predicted correctly. The memory is empty at the start of each page, so that each page can be
-//! read by itself.
+//! Models call the same exports in the same order again and again, so most calls are predicted. The
+//! memory is empty at the start of a page, so that a page can be read by itself.
 
 use super::{Call, TAG_CONTEXT, TAG_EXPORT, TAG_PLACE, TAG_WORKGROUP};
 
 /// Number of slots. Exports whose numbers have the same remainder share a slot.
 const SLOTS: usize = 64;
 
-/// What is remembered of one export. A slot has the size of half a cache line.
+/// What is remembered of one export: half a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(32))]
 struct Slot {
@@ -38,7 +36,6 @@ impl Slot {
     const EMPTY: Self = Self { export: u32::MAX, count: [0; 3], next: [0; 3], successor: u32::MAX };
 }
 
-/// What is remembered while one page is written or read.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct Contexts {
@@ -53,7 +50,7 @@ pub(super) struct Contexts {
     slots: [Slot; SLOTS],
 }
 
-/// The fields of a call that its record contains, because they were not predicted.
+/// The fields of a call that were not predicted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     /// The export and its count, if the tag has [`TAG_CONTEXT`].
@@ -77,20 +74,18 @@ impl Contexts {
         }
     }
 
-    /// Forgets everything, for the next page.
     pub fn clear(&mut self) {
         (self.place, self.last, self.expected, self.is_done) = ([0; 2], 0, u32::MAX, false);
         self.slots.fill(Slot::EMPTY);
     }
 
-    /// Returns the address of the slot of this export.
+    /// Returns the address of the slot of this export, for prefetching.
     #[inline(always)]
     pub fn place_of(&self, export: u32) -> *const u8 {
         (&raw const self.slots[export as usize % SLOTS]).cast()
     }
 
-    /// Remembers a call that is about to be written. Returns the bits of the record's tag that say
-    /// which of the call's fields must follow.
+    /// Remembers a call that is about to be written. Returns the bits of the record's tag.
     #[inline(always)]
     pub fn write(&mut self, call: &Call) -> u8 {
         let mut tag = 0;
@@ -105,8 +100,8 @@ impl Contexts {
         if call.workgroup != slot.next {
             tag |= TAG_WORKGROUP;
         }
-        // The two fields are compared one by one. Loading both at once would have to wait until the
-        // two separate stores that wrote them have finished.
+        // Two comparisons: loading both fields at once would have to wait for the two stores that
+        // wrote them.
         if (call.location != self.place[0]) | (call.worker != self.place[1]) {
             self.place = [call.location, call.worker];
             tag |= TAG_PLACE;
@@ -115,9 +110,8 @@ impl Contexts {
         tag
     }
 
-    /// Completes a call from the fields in its record, and remembers the call. Returns the call
-    /// without its times. Returns `None` if the record refers to an export that is not remembered,
-    /// which no writer does.
+    /// Completes a call from the fields in its record, and remembers it. The result has no times.
+    /// `None` if the record refers to an export that is not remembered, as no writer does.
     #[inline(always)]
     pub fn read(&mut self, told: &Told) -> Option<Call> {
         let export = match told.context {
@@ -139,7 +133,7 @@ impl Contexts {
         Some(Call { export, count, workgroup, location, worker, start: 0, end: 0 })
     }
 
-    /// Remembers this call as the last one. The slot must already belong to the call's export.
+    /// Remembers this call as the last one. The slot must already belong to its export.
     #[inline(always)]
     fn advance(&mut self, export: u32, count: [u32; 3], workgroup: [u32; 3]) {
         if self.is_done {
@@ -153,14 +147,13 @@ impl Contexts {
     }
 }
 
-/// Returns the next workgroup, which is 0,0,0 after the last one, and whether this workgroup is the
-/// last one.
+/// Returns the next workgroup (0,0,0 after the last one), and whether this one is the last.
 #[inline(always)]
 fn following([x, y, z]: [u32; 3], count: [u32; 3]) -> ([u32; 3], bool) {
     let is_below = |at: u32, count: u32| at < count.saturating_sub(1);
     let (in_row, in_column) = (is_below(x, count[0]), is_below(y, count[1]));
-    // `|` is used instead of `||`, because most dispatches have only one workgroup, and `|` makes
-    // one branch enough for them.
+    // `|` instead of `||` needs one branch for dispatches of one workgroup, which are the most
+    // frequent.
     if !(in_row | in_column | is_below(z, count[2])) {
         ([0; 3], true)
     } else if in_row {

@@ -23,17 +23,16 @@ pub(super) struct RawHeader {
     pub(super) base_ticks: u64,
     pub(super) base_cpu_ns: u64,
     pub(super) base_monotonic_ns: u64,
-    /// Lower half: bytes of records. Upper half: number of call records in these bytes.
+    /// Lower half: bytes of records. Upper half: number of call records.
     pub(super) committed: AtomicU64,
-    /// Upper half: number of calls in progress. Lower half: export of the outermost call in
-    /// progress.
+    /// Upper half: number of calls in progress. Lower half: export of the outermost one.
     pub(super) open: AtomicU64,
     pub(super) flush_ticks: u64,
     pub(super) flushes: u32,
-    /// Flags [`USAGE_BEGIN`] and [`USAGE_END`]: which of the two usages below are present.
+    /// [`USAGE_BEGIN`] and [`USAGE_END`].
     pub(super) usages: u32,
     pub(super) checksum: u64,
-    /// CPU time in ns that the recorder used to attach the thread; see [`PageStart::attach_ns`].
+    /// See [`PageStart::attach_ns`].
     pub(super) attach_ns: u64,
     pub(super) usage_begin: [u64; USAGE_WORDS],
     pub(super) usage_end: [u64; USAGE_WORDS],
@@ -47,7 +46,7 @@ pub(super) const USAGE_BEGIN: u32 = 1;
 /// Bit of [`RawHeader::usages`]: `usage_end` is present.
 pub(super) const USAGE_END: u32 = 2;
 
-/// The owner of a page and its base values: everything that the header of a new page needs.
+/// The owner of a page and its base values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageStart {
     /// Process id in the process's own namespace.
@@ -56,8 +55,8 @@ pub struct PageStart {
     pub generation: u32,
     /// See [`crate::pool::Row::start_time`].
     pub start_time: u64,
-    /// The thread's number in its process, from 0 in the order of the threads' first recorded
-    /// calls. The kernel reuses thread ids, but these numbers are unique.
+    /// The thread's number in its process, from 0 in the order of the first recorded calls. Unlike
+    /// the kernel's ids, these numbers are not reused.
     pub thread_uid: u32,
     /// The kernel's thread id.
     pub tid: u32,
@@ -65,10 +64,9 @@ pub struct PageStart {
     pub thread_name: [u8; 16],
     /// Number of this page among the thread's pages, from 0.
     pub sequence: u32,
-    /// Bit *i* is set if counter *i* of the run is recorded in this page. Groups are always
-    /// complete.
+    /// Bit *i* is set if counter *i* of the run is recorded in this page.
     pub counters: u32,
-    /// The start of the first record is stored relative to this number of ticks.
+    /// Ticks to which the start of the first record is relative.
     pub base_ticks: u64,
     /// The thread's CPU time at `base_ticks`, ns.
     pub base_cpu_ns: u64,
@@ -77,11 +75,10 @@ pub struct PageStart {
     /// Ticks that this thread has spent flushing pages so far.
     pub flush_ticks: u64,
     pub flushes: u32,
-    /// CPU time in ns that the recorder used to attach the thread. Only the thread's first page has
-    /// it. The time includes opening counters, mapping the page and, for the first thread of a
-    /// process, the calibration. 0 means unknown.
+    /// CPU time in ns that the recorder used to attach the thread, including opening counters,
+    /// mapping the page and any calibration. 0 means unknown. Only in the thread's first page.
     pub attach_ns: u64,
-    /// What the kernel had counted for the thread when the page began. `None` if this was not read.
+    /// What the kernel had counted for the thread when the page began; `None` if unknown.
     pub usage: Option<Usage>,
 }
 
@@ -90,8 +87,7 @@ pub struct PageStart {
 pub struct PageHeader {
     /// The version of the page's layout.
     pub version: u16,
-    /// The values that the page started with, except that the thread's name is the one that the
-    /// thread had when the page ended.
+    /// The values that the page started with. But the thread's name is as of the end of the page.
     pub start: PageStart,
     /// Bytes of records.
     pub committed: u32,
@@ -103,10 +99,10 @@ pub struct PageHeader {
     pub open_export: u32,
     /// Whether this is the thread's last page.
     pub last: bool,
-    /// Whether the page was appended to a file; its checksum is then valid.
+    /// Whether the page was appended to a file. If so, its checksum is valid.
     pub flushed: bool,
-    /// What the kernel had counted for the thread when the page ended. `None` if this was not read,
-    /// or if the page has not ended because it is in use or because its process was killed.
+    /// What the kernel had counted for the thread when the page ended; `None` if unknown, or if the
+    /// page has not ended.
     pub usage_end: Option<Usage>,
     pub(super) checksum: u64,
 }
@@ -219,14 +215,14 @@ impl PageHeader {
     }
 }
 
-/// Computes the checksum of a page's header and records, as if the checksum field were zero.
+/// Computes the checksum as if the checksum field were zero.
 pub(super) fn checksum(page: &[u8]) -> u64 {
     let raw = page.get(FLAGS_AT..FLAGS_AT + 4).unwrap_or_default();
     let flags = raw.first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
     checksum_with(page, flags)
 }
 
-/// Computes the checksum that a page's bytes will have once its flags are `flags`.
+/// Computes the checksum that the page will have once its flags are `flags`.
 pub(super) fn checksum_with(page: &[u8], flags: u32) -> u64 {
     let (mut header, records) = ([0u8; HEADER_BYTES], page.get(HEADER_BYTES..).unwrap_or_default());
     if let Some(found) = page.first_chunk::<HEADER_BYTES>() {
@@ -240,9 +236,8 @@ pub(super) fn checksum_with(page: &[u8], flags: u32) -> u64 {
 const CHECKSUM_AT: usize = std::mem::offset_of!(RawHeader, checksum);
 const FLAGS_AT: usize = std::mem::offset_of!(RawHeader, flags);
 
-/// Returns the bytes to append to a file for a page that was in the pool. The bytes end after the
-/// page's last record, and their flags mark the page as flushed. `header` must have been read from
-/// `page`.
+/// Returns the bytes to append to a file for a page from the pool, marked as flushed. `header` must
+/// have been read from `page`.
 pub fn seal(header: &PageHeader, mut page: Vec<u8>) -> Vec<u8> {
     page.truncate(header.file_bytes());
     if page.len() < HEADER_BYTES {
@@ -255,9 +250,9 @@ pub fn seal(header: &PageHeader, mut page: Vec<u8>) -> Vec<u8> {
     page
 }
 
-/// Does what [`seal`] does, but changes the page in place. Returns the page's header and the bytes
-/// to append, or `None` if the memory does not contain a page. If the process is killed meanwhile,
-/// the page is either not marked as flushed, or it is marked and has a valid checksum.
+/// Does what [`seal`] does, in place. Returns the header and the bytes to append, or `None` if the
+/// memory does not contain a page. The flags are stored after the checksum, so if the process is
+/// killed meanwhile, a page that is marked as flushed has a valid checksum.
 ///
 /// # Safety
 /// `page` must be [`PAGE_BYTES`] of writable memory, aligned to 8, for as long as the result is
@@ -278,7 +273,7 @@ pub unsafe fn seal_in_place<'a>(page: *mut u8) -> Option<(PageHeader, &'a [u8])>
         compiler_fence(Ordering::SeqCst);
         (&raw mut (*page.cast::<RawHeader>()).flags).write(flags);
     }
-    // SAFETY: `length` is at most PAGE_BYTES, and from here on nobody writes to the page for as
-    // long as the result is used, by contract.
+    // SAFETY: `length` is at most PAGE_BYTES. By contract, nobody writes to the page while the
+    // result is used.
     Some((header, unsafe { std::slice::from_raw_parts(page, length) }))
 }

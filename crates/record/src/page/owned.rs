@@ -1,4 +1,4 @@
-//! Defines a page in its own memory, for programs that write pages outside of a profiled process.
+//! A page in its own memory, for programs that write pages outside of a profiled process.
 
 use super::{Call, Drawn, PAGE_BYTES, PageStart, PageWriter};
 use crate::Usage;
@@ -21,8 +21,8 @@ impl OwnedPage {
     pub fn new(start: PageStart) -> Self {
         let mut memory = vec![0u64; PAGE_BYTES / 8];
         let mut writer = PageWriter::detached();
-        // SAFETY: the memory is a whole page, aligned as u64. The vector never grows, and moving
-        // the owner does not move its memory.
+        // SAFETY: the memory is a whole page, aligned as u64. The vector never grows, and moving it
+        // does not move its memory.
         unsafe { writer.attach(memory.as_mut_ptr().cast(), &start) };
         Self { memory, writer, start }
     }
@@ -48,8 +48,8 @@ impl OwnedPage {
         self.writer.calls()
     }
 
-    /// Records a call. `fields` are the fields of its counter groups (times and values), in the
-    /// order that [`super`] describes. `scaled` has the same meaning as for [`PageWriter::call`].
+    /// Records a call. `fields` are those of its counter groups, in the order that [`super`]
+    /// describes. `scaled` is as for [`PageWriter::call`].
     ///
     /// # Panics
     /// Panics if the page is full, or if there are more fields than the counters of a run can have.
@@ -58,8 +58,7 @@ impl OwnedPage {
         self.put_call(call, scaled, None, fields);
     }
 
-    /// Records a call that was chosen by sampling, and otherwise does the same as
-    /// [`OwnedPage::call`].
+    /// Records a call that was chosen by sampling, as [`OwnedPage::call`] does.
     ///
     /// # Panics
     /// Same as for [`OwnedPage::call`].
@@ -100,7 +99,7 @@ impl OwnedPage {
     /// Adds values to the last call; see [`PageWriter::values`].
     ///
     /// # Panics
-    /// Panics if the page is full. Check [`OwnedPage::has_room_with_values`] before the call.
+    /// Panics if the page is full. Check [`OwnedPage::has_room_for_values`] first.
     pub fn values(&mut self, values: &[(u32, u64)]) {
         assert!(self.writer.has_room_for_values(), "the page is full");
         // SAFETY: `new` has attached a page, and the assertion checks its room.
@@ -123,21 +122,20 @@ impl OwnedPage {
         unsafe { self.writer.set_open(depth, export) };
     }
 
-    /// Stores the usage of the page's thread at the end of the page. This must be called before
+    /// Stores the usage of the page's thread at the end of the page. Call it before
     /// [`OwnedPage::seal`].
     pub fn set_end(&mut self, usage: Usage) {
         // SAFETY: `new` has attached a page.
         unsafe { self.writer.set_end(usage) };
     }
 
-    /// Changes the name of the page's thread. The name is written to the header when the page is
-    /// sealed.
+    /// Changes the thread's name, which [`OwnedPage::seal`] writes.
     pub fn set_thread_name(&mut self, name: [u8; 16]) {
         self.start.thread_name = name;
     }
 
-    /// Returns the bytes to append to a file of pages. `last` says whether this is the thread's
-    /// last page.
+    /// Returns the bytes to append to a file of pages. `last`: whether this is the thread's last
+    /// page.
     pub fn seal(&mut self, last: bool) -> &[u8] {
         // SAFETY: `new` has attached a page, and the borrow of `self` prevents changes to it while
         // the slice is used.
@@ -156,7 +154,7 @@ impl OwnedPage {
         &self.start
     }
 
-    /// Returns the whole page, in the form that pages have in a pool.
+    /// Returns the whole page, as it would be in a pool.
     pub fn bytes(&self) -> Vec<u8> {
         self.memory.iter().flat_map(|word| word.to_le_bytes()).collect()
     }

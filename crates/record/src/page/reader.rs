@@ -1,4 +1,4 @@
-//! Reads pages. The reader trusts no byte of a page.
+//! Reads pages. Their bytes may be damaged.
 
 use super::context::{Contexts, Told};
 use super::header::{PageError, PageHeader, checksum};
@@ -15,8 +15,8 @@ pub struct GroupLayout {
 }
 
 impl GroupLayout {
-    /// Creates the layout of pages whose header contains `mask`. `groups` has the group number of
-    /// each of the run's counters, in ascending order.
+    /// Creates the layout of pages whose header contains `mask`. `groups` has the group of each of
+    /// the run's counters, in ascending order.
     pub fn new(groups: &[u16], mask: u32) -> Self {
         let mut sizes: Vec<u8> = Vec::new();
         let mut previous = None;
@@ -37,8 +37,8 @@ impl GroupLayout {
     }
 }
 
-/// One decoded record. After a call, [`PageReader::groups`] and [`PageReader::values`] return its
-/// counters, and [`PageReader::drawn`] returns how it was sampled.
+/// One decoded record. The counters, values and sampling of a call are in [`PageReader::groups`],
+/// [`PageReader::values`] and [`PageReader::drawn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A call of an export.
@@ -52,26 +52,25 @@ pub enum Record {
         /// `CLOCK_MONOTONIC`, ns.
         monotonic_ns: u64,
     },
-    /// Values of the call before this record: see [`PageReader::extras`].
+    /// Values of the call before this record, in [`PageReader::extras`].
     Values,
-    /// A kind of record that only later versions know. Its content is skipped.
+    /// A kind that only later versions know. Its content is skipped.
     Other { kind: u8 },
 }
 
-/// For how long one counter group was enabled, and for how long it counted, during the call that
-/// was read last.
+/// The times of one counter group during a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupTimes {
     /// Whether the group was read. If not, its values are meaningless.
     pub read: bool,
-    /// Time for which the group was enabled during the call, in ns. For a group of one thread, this
-    /// is the time that the thread was on a CPU.
+    /// Time for which the group was enabled, in ns. For a group of one thread, this is the time
+    /// that the thread was on a CPU.
     pub enabled: u64,
     /// Time for which the group counted, in ns.
     pub running: u64,
 }
 
-/// The error for a record that cannot be decoded. The records before it on the page are valid.
+/// A record cannot be decoded. The records before it on the page are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TornRecord {
     /// Offset of the record in bytes from the start of the page.
@@ -94,7 +93,7 @@ pub struct PageReader<'a> {
 }
 
 impl<'a> PageReader<'a> {
-    /// Checks the page at the start of `bytes`, which may contain more data after it.
+    /// Checks the page at the start of `bytes`. More data may follow it.
     ///
     /// # Errors
     /// Returns [`PageError`] if the header is not valid, or if the checksum of a flushed page is
@@ -127,19 +126,18 @@ impl<'a> PageReader<'a> {
         &self.header
     }
 
-    /// Returns the times of each group during the call that was read last.
+    /// Returns the times of the groups during the last call.
     pub fn groups(&self) -> &[GroupTimes] {
         &self.groups
     }
 
-    /// Returns the amount that the call that was read last added to each counter of the page, in
-    /// the order of the run's counters.
+    /// Returns what the last call added to each counter of the page, in the order of the run's
+    /// counters.
     pub fn values(&self) -> &[u64] {
         &self.values
     }
 
-    /// Returns how the call that was read last was chosen by sampling. For a call of a run without
-    /// a budget, this is the default.
+    /// Returns how the last call was chosen by sampling; the default without a budget.
     pub fn drawn(&self) -> Drawn {
         self.drawn
     }
@@ -152,7 +150,7 @@ impl<'a> PageReader<'a> {
     /// Returns the next record, or `None` at the end of the page.
     ///
     /// # Errors
-    /// Returns [`TornRecord`]. After this error, the function always returns `None`.
+    /// Returns [`TornRecord`], after which the page is at its end.
     #[inline]
     pub fn next_record(&mut self) -> Option<Result<Record, TornRecord>> {
         if self.at >= self.records.len() {
@@ -221,7 +219,6 @@ impl<'a> PageReader<'a> {
         Some(Record::Call(call))
     }
 
-    /// Decodes the first fields of a call.
     #[inline]
     fn decode_context(&mut self, tag: u8) -> Option<Call> {
         const KNOWN: u8 = TAG_CALL

@@ -12,9 +12,9 @@ use super::{
 use crate::usage::{USAGE_WORDS, Usage};
 use crate::wire::{put_varint, zigzag};
 
-/// Writes records to one page at a time. The type has no destructor, so that it can be stored in a
-/// thread-local variable that is never dropped; see [`PageWriter::detached`]. The fields that every
-/// call needs are in the first cache line.
+/// Writes records to one page at a time. The type has no destructor, so that it can be in a
+/// thread-local variable that is never dropped. The first cache line has the fields that every call
+/// needs.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct PageWriter {
@@ -27,8 +27,8 @@ pub struct PageWriter {
     base_monotonic_ns: u64,
 }
 
-/// A record that is being written. The address is where the next field will be written. Readers do
-/// not see the record's bytes before the record is committed.
+/// The place of the next field of a record that is being written. Readers do not see the record
+/// before it is committed.
 #[derive(Debug)]
 pub struct Cursor {
     at: *mut u8,
@@ -47,8 +47,6 @@ impl Cursor {
         self.at = unsafe { put_varint(self.at, value) };
     }
 
-    /// Appends the fields of the call's context that were not predicted.
-    ///
     /// # Safety
     /// Same as for [`Cursor::put`].
     #[inline(always)]
@@ -71,8 +69,8 @@ impl Cursor {
         }
     }
 
-    /// Does what [`Cursor::put`] does, for a field that most records do not have. It is a separate
-    /// function so that the code for the usual fields stays short.
+    /// [`Cursor::put`] for a field that most records do not have. A separate function keeps the
+    /// code for the usual fields short.
     ///
     /// # Safety
     /// Same as for [`Cursor::put`].
@@ -85,8 +83,8 @@ impl Cursor {
 }
 
 impl PageWriter {
-    /// Creates a writer without a page. Until a page is attached, only [`PageWriter::is_attached`]
-    /// and [`PageWriter::attach`] may be called.
+    /// Creates a writer without a page. Before other functions are called, [`PageWriter::attach`]
+    /// must attach one.
     pub const fn detached() -> Self {
         Self {
             page: std::ptr::null_mut(),
@@ -159,10 +157,9 @@ impl PageWriter {
         self.contexts.clear();
     }
 
-    /// Detaches the page. The content of the page does not change.
+    /// Detaches the page, whose content does not change.
     pub fn detach(&mut self) {
-        // The fields are set one by one, because `Self::detached()` would first build a whole
-        // writer on the program's stack.
+        // `Self::detached()` would first build a whole writer on the program's stack.
         self.page = std::ptr::null_mut();
         (self.base_cpu_ns, self.base_monotonic_ns) = (0, 0);
         self.rewind(0);
@@ -187,18 +184,16 @@ impl PageWriter {
         self.at as usize + LONGEST_VALUES <= PAGE_BYTES
     }
 
-    /// Returns the addresses that the next record of this export will access and that are not in
-    /// the writer's first cache line: the slot in which earlier calls of the export are remembered,
-    /// the place of the record, and the page's header. The addresses are meant only for
-    /// prefetching.
+    /// Returns the addresses that the next record of this export will access, except those in the
+    /// writer's first cache line. They are meant for prefetching.
     #[inline(always)]
     pub fn ahead(&self, export: u32) -> [*const u8; 3] {
         let record = self.page.wrapping_add(self.at as usize);
         [self.contexts.place_of(export), record, self.page.wrapping_add(64)]
     }
 
-    /// Stores in the header that `depth` calls are in progress, and that the outermost of them is a
-    /// call of `export`. If the process dies, a reader finds both values in the page.
+    /// Stores in the header how many calls are in progress, and the export of the outermost one. A
+    /// reader finds them if the process dies.
     ///
     /// # Safety
     /// A page must be attached.
@@ -209,9 +204,8 @@ impl PageWriter {
             .store(u64::from(depth) << 32 | u64::from(export), Ordering::Relaxed);
     }
 
-    /// Begins a call record. The caller then appends the readings of each group and commits the
-    /// record. `scaled` is true if the running time of some group differs from its enabled time.
-    ///
+    /// Begins a call record. The caller appends the readings of each group and commits the record.
+    /// `scaled`: the running time of some group differs from its enabled time.
     /// # Safety
     /// A page with room must be attached.
     #[inline(always)]
@@ -220,15 +214,13 @@ impl PageWriter {
         let tag = TAG_CALL | (u8::from(scaled) * TAG_RUNNING) | context;
         // SAFETY: by contract, a page with room is attached, so `at` is within the page.
         let start = unsafe { self.page.add(self.at as usize) };
-        // SAFETY: by contract, a page with room is attached, so the byte after the tag is within
-        // the page, too.
+        // SAFETY: the page has room for the record, so the byte after the tag is within the page.
         let mut cursor = Cursor { at: unsafe { start.add(1) } };
         if context != 0 {
             // SAFETY: by contract, a page with room is attached.
             unsafe { cursor.put_context(call, context) };
         }
-        // SAFETY: by contract, a page with room is attached; `start` is the place of the record's
-        // tag.
+        // SAFETY: by contract, a page with room is attached; `start` is the place of the tag.
         unsafe {
             start.write(tag);
             cursor.put(zigzag(call.start.wrapping_sub(self.last_ticks) as i64));
@@ -238,15 +230,14 @@ impl PageWriter {
         cursor
     }
 
-    /// Begins the record of a call that was chosen by sampling, and otherwise does the same as
-    /// [`PageWriter::call`].
+    /// Begins the record of a call that was chosen by sampling, as [`PageWriter::call`] does.
     ///
     /// # Safety
     /// A page with room must be attached.
     #[inline(always)]
     pub unsafe fn drawn_call(&mut self, call: &Call, scaled: bool, drawn: &Drawn) -> Cursor {
-        // SAFETY: by contract, a page with room is attached. The record's tag is at `at` until it
-        // is committed.
+        // SAFETY: by contract, a page with room is attached. The record's tag is at `at` until the
+        // record is committed.
         unsafe {
             let tag = self.page.add(self.at as usize);
             let mut cursor = self.call(call, scaled);
@@ -265,8 +256,7 @@ impl PageWriter {
     #[inline(always)]
     pub unsafe fn commit_call(&mut self, cursor: Cursor) {
         self.calls += 1;
-        // SAFETY: by contract, `cursor` belongs to the record that was just begun on the attached
-        // page.
+        // SAFETY: by contract, `cursor` belongs to the record that was begun on the attached page.
         unsafe { self.commit(cursor) };
     }
 
@@ -274,14 +264,13 @@ impl PageWriter {
     unsafe fn commit(&mut self, cursor: Cursor) {
         self.at = (cursor.at as usize - self.page as usize) as u32;
         let committed = u64::from(self.at - HEADER_BYTES as u32) | u64::from(self.calls) << 32;
-        // SAFETY: callers have a page attached. Release ordering ensures that the record's bytes
-        // are in memory before the count that covers them, even for a process that maps the page
-        // from outside.
+        // SAFETY: callers have a page attached. Release ordering makes the record's bytes visible
+        // before the count that covers them, even to a process that maps the page from outside.
         unsafe { &(*self.header()).committed }.store(committed, Ordering::Release);
     }
 
-    /// Adds values to the call that was just committed. Each value has a key and 64 bits. At most
-    /// [`MOST_VALUES`] are written, and further values are left out.
+    /// Adds keys with values to the call that was just committed: at most the first
+    /// [`MOST_VALUES`].
     ///
     /// # Safety
     /// A page with room for values must be attached.
@@ -290,7 +279,7 @@ impl PageWriter {
         unsafe {
             let start = self.page.add(self.at as usize);
             start.write(TAG_VALUES);
-            // The length precedes the values. It is below 2^14, so it always fits in two bytes.
+            // The length precedes the values. It is below 2^14, so two bytes are enough.
             let first = start.add(3);
             let mut cursor = Cursor { at: first };
             for (key, value) in values.iter().take(MOST_VALUES) {
@@ -323,15 +312,15 @@ impl PageWriter {
         }
     }
 
-    /// Stores the thread's usage at the moment when the recorder finished attaching to the thread,
-    /// and the time that attaching took. What the thread uses from then on belongs to the program.
+    /// Stores the thread's usage when the recorder had attached to it, and the time that attaching
+    /// took. What the thread uses from then on belongs to the program.
     ///
     /// # Safety
     /// A page must be attached.
     pub unsafe fn set_begin(&mut self, usage: Usage, attach_ns: u64) {
         let header = self.header();
-        // SAFETY: by contract, a page is attached. The flag in `usages` is stored last, so if the
-        // process is killed before that, the page has no usage.
+        // SAFETY: by contract, a page is attached. The flag is stored last, so after a kill in
+        // between the page has no usage.
         unsafe {
             (*header).attach_ns = attach_ns;
             (*header).usage_begin = usage.words();
@@ -340,15 +329,14 @@ impl PageWriter {
         }
     }
 
-    /// Stores the usage of the thread at the end of its page. Call this before
-    /// [`PageWriter::seal`].
+    /// Stores the usage of the thread at the end of its page. Call it before [`PageWriter::seal`].
     ///
     /// # Safety
     /// A page must be attached.
     pub unsafe fn set_end(&mut self, usage: Usage) {
         let header = self.header();
-        // SAFETY: by contract, a page is attached. The flag in `usages` is stored last, so if the
-        // process is killed before that, the page does not have this usage.
+        // SAFETY: by contract, a page is attached. The flag is stored last, so after a kill in
+        // between the page does not have this usage.
         unsafe {
             (*header).usage_end = usage.words();
             compiler_fence(Ordering::SeqCst);
@@ -356,10 +344,9 @@ impl PageWriter {
         }
     }
 
-    /// Returns the bytes to append to the profile: the header with the checksum, and the committed
-    /// records. `last` says whether this is the thread's last page. The flags are stored after the
-    /// checksum. So if the process is killed meanwhile, the page is either not marked as flushed,
-    /// or it is marked and has a valid checksum.
+    /// Returns the bytes to append to the profile. `last`: whether this is the thread's last page.
+    /// The flags are stored after the checksum, so if the process is killed meanwhile, a page that
+    /// is marked as flushed has a valid checksum.
     ///
     /// # Safety
     /// A page must be attached, and stay attached while the slice is used.
@@ -388,8 +375,7 @@ impl PageWriter {
         self.detach();
     }
 
-    /// Reverses [`PageWriter::seal`], because the page was not written to the file and stays in the
-    /// pool.
+    /// Reverses [`PageWriter::seal`]: the page was not written to the file and stays in the pool.
     ///
     /// # Safety
     /// A page must be attached.
@@ -403,9 +389,9 @@ impl PageWriter {
         self.calls
     }
 
-    /// Empties the page after its content was flushed (or abandoned), and starts the thread's next
-    /// page in the same memory. A reader that looks at the page meanwhile sees the old sequence
-    /// number, which it already has from the file, or no page, or an empty page.
+    /// Empties the page after its content was flushed or abandoned, and starts the thread's next
+    /// page in the same memory. A reader meanwhile sees the old sequence number, no page or an
+    /// empty page.
     ///
     /// # Safety
     /// A page must be attached.
@@ -416,8 +402,7 @@ impl PageWriter {
         unsafe { self.attach(page, start) };
     }
 
-    /// Removes the magic number that marks the memory as a page, before the memory is given back to
-    /// the pool, and detaches the page.
+    /// Unmarks the page before its memory is given back to the pool, and detaches it.
     ///
     /// # Safety
     /// A page must be attached.
@@ -428,7 +413,7 @@ impl PageWriter {
     }
 }
 
-/// Encodes a prefix varint in two bytes, even if one byte would be enough.
+/// Encodes a prefix varint in two bytes, even if one is enough.
 const fn two_byte_varint(value: u16) -> [u8; 2] {
     (value << 2 | 0b10).to_le_bytes()
 }

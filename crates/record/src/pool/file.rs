@@ -1,5 +1,4 @@
-//! Creates the file of a pool, and reads the file. The functions are for programs that are not
-//! recorded themselves, such as `counterpoint run`.
+//! Creates and reads the file of a pool, for programs that are not recorded themselves.
 
 use std::fs::File;
 use std::io;
@@ -13,8 +12,7 @@ use super::{
 };
 use crate::page::PAGE_BYTES;
 
-/// Creates an empty pool file for the profile of `owner`. The file is sparse and only accessible to
-/// its user.
+/// Creates an empty pool file for the profile of `owner`. The file is sparse and only for its user.
 ///
 /// # Errors
 /// Returns an error if the file already exists (even as a link) or cannot be written.
@@ -22,8 +20,7 @@ pub fn create(path: &Path, owner: &Owner) -> io::Result<()> {
     create_with(path, owner, Layout::with_pages(PAGES))
 }
 
-/// Creates an empty pool file with the number of pages of `layout`, and otherwise does the same as
-/// [`create`].
+/// [`create`] with the number of pages of `layout`.
 ///
 /// # Errors
 /// Same as [`create`].
@@ -42,7 +39,7 @@ pub fn create_with(path: &Path, owner: &Owner, layout: Layout) -> io::Result<()>
 /// A process in the pool's table, as read from the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessRow {
-    /// The number of the process's row. Claims of pages contain this number.
+    /// The number of the process's row, as in claims of pages.
     pub row: u32,
     /// See [`Row::pid`].
     pub pid: u32,
@@ -56,12 +53,11 @@ pub struct ProcessRow {
     pub left: bool,
     /// See [`Row::calls`].
     pub calls: u64,
-    /// Losses whose count is not zero: the number of the loss, its count, and the first errno (0 if
-    /// there was none).
+    /// The number, the count and the first errno (0 if none) of losses that occurred.
     pub losses: Vec<(usize, u64, u32)>,
 }
 
-/// A pool file that is opened by a program that is not recorded itself.
+/// A pool file, opened by a program that is not recorded itself.
 #[derive(Debug)]
 pub struct PoolFile {
     file: File,
@@ -72,8 +68,7 @@ pub struct PoolFile {
 }
 
 impl PoolFile {
-    /// Opens the file and checks its header. The path must be trusted, because the function follows
-    /// links.
+    /// Opens the file and checks its header. The path must be trusted, because links are followed.
     ///
     /// # Errors
     /// Returns the error of [`File::open`] or `read`, or `InvalidData` for a file that is not a
@@ -82,8 +77,7 @@ impl PoolFile {
         Self::of(File::open(path)?)
     }
 
-    /// Returns the version of the pool, which is in the first bytes of the file. Returns `None` if
-    /// the file does not begin as a pool does.
+    /// Returns the version of the pool; `None` if the file does not begin as a pool does.
     ///
     /// # Errors
     /// Returns the error of `read`.
@@ -140,7 +134,7 @@ impl PoolFile {
         &self.file
     }
 
-    /// Returns all processes that have claimed a row.
+    /// Returns the processes that have claimed a row.
     ///
     /// # Errors
     /// Returns the error of `read`.
@@ -150,7 +144,7 @@ impl PoolFile {
             .collect()
     }
 
-    /// Returns the row that counts losses outside of recorded processes. The row has no process id.
+    /// Returns the row for losses outside of recorded processes. It has no process id.
     ///
     /// # Errors
     /// Returns the error of `read`.
@@ -182,13 +176,13 @@ impl PoolFile {
         })
     }
 
-    /// Returns the number of each page in use, with the row of the process that owns the page.
+    /// Returns the number and the owner's row of each page in use.
     pub fn claimed(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
         let row = |claim: u32| (claim & full::OWNER).checked_sub(1);
         self.claims.iter().enumerate().filter_map(move |(n, claim)| Some((n, row(*claim)?)))
     }
 
-    /// Returns the first `bytes` bytes of a page, but not more than the page has.
+    /// Returns the first `bytes` bytes of a page, but at most the whole page.
     pub fn head(&self, page: usize, bytes: usize) -> io::Result<Vec<u8>> {
         let mut head = vec![0u8; bytes.min(PAGE_BYTES)];
         self.file

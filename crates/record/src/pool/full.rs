@@ -1,5 +1,5 @@
-//! Defines how a thread hands full pages over to `run`, which appends the pages to the profile and
-//! gives them back empty.
+//! Defines how a thread hands full pages over to `run`, which appends them to the profile and gives
+//! them back empty.
 //!
 //! ```text
 //!            offer                 take                     give back
@@ -9,20 +9,17 @@
 //!                                       TAKEN LEFT ───────────────────────► free
 //! ```
 //!
-//! The states are bits of a page's claim, and each arrow is one atomic operation. So a page is
-//! appended either by its thread or by `run`, but never by both. A page that was offered stays
-//! mapped and present in its process, and its content stays readable in the pool until the page is
-//! given back.
+//! The states are bits of a page's claim, and each arrow is one atomic operation. So a thread and
+//! `run` do not both append a page. A page that was offered stays mapped and present in its
+//! process, and its content stays in the pool until the page is given back.
 //!
-//! `run` changes the claims in its own mapping, which is guarded against a program that truncates
-//! the pool (`truncation.rs`). It maps no pages. It reads pages from the file. When it gives a page
-//! back, it removes the page's magic number by writing to the file.
+//! `run` changes the claims in its own mapping, which is guarded (`truncation.rs`), because a
+//! program can truncate the pool. `run` maps no pages: it reads and writes them through the file.
 //!
 //! Threads do not need `run` to be alive. A thread has a few spare pages, and offers at most as
-//! many full pages. If `run` gives none of them back, the thread appends its pages itself. If `run`
-//! is killed after it has appended a page and before it has given it back, the page exists twice.
-//! Readers use such a page only once, because part, thread and sequence number identify a page. The
-//! same holds for pages that a collector had already copied when it was killed.
+//! many full pages. If none is given back, the thread appends its pages itself. If `run` is killed
+//! between appending a page and giving it back, the page exists twice. Readers use it once, because
+//! part, thread and sequence number identify a page.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -31,11 +28,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::Pool;
 use crate::page::{PAGE_BYTES, PageHeader, seal_in_place};
 
-/// The page is full, and `run` may take it.
+/// The page is full, and may be taken.
 const OFFERED: u32 = 1 << 31;
 /// `run` is appending the page.
 const TAKEN: u32 = 1 << 30;
-/// The page's thread has ended, so the page becomes free as soon as `run` has appended it.
+/// The page's thread has ended, so the page becomes free once it was appended.
 const LEFT: u32 = 1 << 29;
 /// The other bits of a claim: 1 + the row of the process that owns the page.
 pub(super) const OWNER: u32 = LEFT - 1;
@@ -45,13 +42,12 @@ impl Pool {
         self.claim(page).compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Whether some process takes full pages. The result stays true if that process is killed.
+    /// Whether a process takes full pages. Stays true if that process is killed.
     pub fn is_drained(&self) -> bool {
         self.header().drained.load(Ordering::Relaxed) != 0
     }
 
-    /// Offers a full page and wakes the process that takes pages. The page's thread must have
-    /// called [`crate::PageWriter::finish`].
+    /// Offers a full page. The page's thread must have called [`crate::PageWriter::finish`].
     pub fn offer_page(&self, page: usize, row: u32) {
         self.claim(page).store((row + 1) | OFFERED, Ordering::Release);
         let header = self.header();
@@ -67,31 +63,28 @@ impl Pool {
         }
     }
 
-    /// Whether a page that was offered has been given back and is now empty.
+    /// Whether a page that was offered has been given back.
     pub fn is_given_back(&self, page: usize, row: u32) -> bool {
         self.claim(page).load(Ordering::Acquire) == row + 1
     }
 
-    /// Takes back a page that was offered. Returns false if the page has already been taken or
-    /// given back.
+    /// Takes back a page that was offered. Returns false if it was already taken or given back.
     pub fn take_back(&self, page: usize, row: u32) -> bool {
         self.change(page, (row + 1) | OFFERED, row + 1)
     }
 
-    /// Leaves a page to `run`, which has taken it, because the page's thread ends. Returns false if
-    /// the page is not taken any more.
+    /// Leaves a taken page to `run`, because the page's thread ends. Returns false if the page is
+    /// not taken any more.
     pub fn leave_page(&self, page: usize, row: u32) -> bool {
         self.change(page, (row + 1) | TAKEN, (row + 1) | TAKEN | LEFT)
     }
 
-    /// Stores whether some process takes full pages from now on.
+    /// Stores whether a process takes full pages.
     pub fn set_drained(&self, drained: bool) {
         self.header().drained.store(drained.into(), Ordering::Relaxed);
     }
 
-    /// Returns the number of pages that were offered so far. The number wraps around. If a thread
-    /// increases the number before a call of [`Pool::wait_for_offers`] with the earlier number has
-    /// begun to wait, that call returns at once.
+    /// Returns the number of pages that were offered so far. It wraps around.
     pub fn offers(&self) -> &'static AtomicU32 {
         &self.header().offers
     }
@@ -116,8 +109,8 @@ impl Pool {
         }
     }
 
-    /// Takes the first page that is offered, beginning with page number `start`. Only one thread of
-    /// one process may take full pages.
+    /// Takes the first offered page from page number `start` on. Only one thread of one process may
+    /// take full pages.
     pub fn take_full_page(&self, start: usize) -> Option<Taken<'_>> {
         let claims = self.claims();
         (start..claims.len()).find_map(|page| {
@@ -139,8 +132,7 @@ impl Default for PageCopy {
     }
 }
 
-/// A full page that was taken. If the value is dropped, the page stays taken, as if this process
-/// had been killed.
+/// A full page that was taken. A value that is dropped leaves the page taken.
 #[derive(Debug)]
 pub struct Taken<'a> {
     pool: &'a Pool,
@@ -153,32 +145,31 @@ impl Taken<'_> {
         self.page
     }
 
-    /// Returns the page's header and the bytes to append to a file of pages, with their checksum.
-    /// The bytes are read from the pool in `file`. Returns `None` if the bytes are not a page,
-    /// because the recorded program has overwritten or truncated them.
+    /// Reads the page from the pool's file. Returns its header and the bytes to append to a file of
+    /// pages. `None` if the recorded program has overwritten or truncated the page.
     pub fn seal<'a>(&self, file: &File, copy: &'a mut PageCopy) -> Option<(PageHeader, &'a [u8])> {
         let at = copy.0.as_mut_ptr().cast::<u8>();
         // SAFETY: the array has PAGE_BYTES bytes and is borrowed mutably.
         let bytes = unsafe { std::slice::from_raw_parts_mut(at, PAGE_BYTES) };
         file.read_exact_at(bytes, self.pool.layout().page_offset(self.page) as u64).ok()?;
         // SAFETY: the array has PAGE_BYTES bytes, is aligned as its words are, and is borrowed
-        // mutably for as long as the result is used.
+        // mutably while the result is used.
         unsafe { seal_in_place(at) }
     }
 
-    /// Gives the page back after it was appended. The page is empty from now on: the function
-    /// overwrites the magic number at the start of the page in `file`, the pool's file. The write
-    /// ends before the claim changes, so whoever sees the new claim also sees the empty page.
+    /// Gives the page back after it was appended, and empties it by overwriting its magic number in
+    /// `file`, the pool's file. The write ends before the claim changes, so whoever sees the new
+    /// claim also sees the empty page.
     pub fn give_back(self, file: &File) {
-        // If this fails, readers find the page twice, but use it once.
+        // After a failure, readers find the page twice and use it once.
         let _ = file.write_all_at(&[0; 8], self.pool.layout().page_offset(self.page) as u64);
         if !self.pool.change(self.page, self.owner | TAKEN, self.owner) {
             self.pool.release_page(self.page);
         }
     }
 
-    /// Offers the page again because it could not be appended. If the page's thread has ended, the
-    /// page stays in the pool until the profile is collected.
+    /// Offers the page again because it could not be appended. If its thread has ended, the page
+    /// stays in the pool until the profile is collected.
     pub fn refuse(self) {
         if !self.pool.change(self.page, self.owner | TAKEN, self.owner | OFFERED) {
             self.pool.change(self.page, self.owner | TAKEN | LEFT, self.owner);

@@ -1,9 +1,9 @@
-//! Computes the offsets of all parts of a pool. They follow from the number of the pool's pages.
+//! Computes the offsets of the parts of a pool.
 
 use super::{CLAIMS_OFFSET, MOST_PAGES, PAGES, ROWS, Row};
 use crate::page::PAGE_BYTES;
 
-/// The offsets of all parts of a pool with a certain number of pages.
+/// The offsets of the parts of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pages: usize,
@@ -13,12 +13,11 @@ impl Layout {
     /// The layout of a pool of [`PAGES`] pages.
     pub const USUAL: Self = Self { pages: PAGES };
 
-    /// Returns the layout of a pool with exactly this many pages.
     pub(super) const fn of_pages(pages: usize) -> Self {
         Self { pages }
     }
 
-    /// Returns the layout of a pool with room for at least this many pages, but at most
+    /// Returns the layout of a pool with room for this many pages, within [`PAGES`] and
     /// [`MOST_PAGES`].
     pub fn with_pages(pages: usize) -> Self {
         Self { pages: pages.next_multiple_of(64).clamp(PAGES, MOST_PAGES) }
@@ -47,7 +46,6 @@ impl Layout {
         CLAIMS_OFFSET + 4 * self.pages
     }
 
-    /// Returns the number of bytes before the first page.
     pub(super) const fn pages_offset(&self) -> usize {
         (self.rows_offset() + ROWS * size_of::<Row>()).next_multiple_of(PAGE_BYTES)
     }

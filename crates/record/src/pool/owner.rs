@@ -1,5 +1,4 @@
-//! Defines the owner of a pool: the profile to which the pool's pages belong. The pool's header
-//! describes the owner.
+//! Defines the owner of a pool: the profile to which its pages belong. It is in the pool's header.
 //!
 //! ```text
 //!   64  id           16 bytes, random; the manifest and the run file have the same
@@ -8,10 +7,9 @@
 //!  236  length u32 · text                       its path when it was made; absent if too long
 //! ```
 //!
-//! A profile that was moved has another path but is still the same directory. A copy of a profile
-//! has the same id but is another directory. So neither a path nor the id identifies the profile,
-//! and the header identifies the directory itself. With `CAP_DAC_READ_SEARCH`, a process can also
-//! use the file handle to find out whether the directory was deleted or only moved.
+//! A profile that was moved has another path but is the same directory. A copy of a profile has the
+//! same id but is another directory. So the header identifies the directory itself. With
+//! `CAP_DAC_READ_SEARCH`, the file handle tells whether the directory was deleted or only moved.
 
 use std::fmt;
 use std::fs::File;
@@ -22,15 +20,13 @@ use std::str::FromStr;
 
 use crate::wire::{Decoder, Encoder, Truncated};
 
-/// The offset of the owner's block in the pool, and the maximum length of the block. The run's row
-/// is after the block.
+/// The offset and the maximum length of the owner's block in the pool.
 pub(super) const OFFSET: usize = 64;
 pub(super) const BYTES: usize = super::RUN_ROW_OFFSET - OFFSET;
 const HANDLE_BYTES: usize = 128;
 const LONGEST_PATH: usize = BYTES - (16 + 8 + 8 + 4 + 4 + 4 + HANDLE_BYTES + 4);
 
-/// A random number that a profile gets when it is created. An id of zero means that the profile has
-/// no id.
+/// A random number that a profile gets when it is created. Zero means no id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ProfileId(pub [u8; 16]);
 
@@ -38,8 +34,8 @@ impl ProfileId {
     /// Creates a new id.
     ///
     /// # Errors
-    /// Returns an error if the kernel provides no random numbers, for example because a filter
-    /// forbids `getrandom`.
+    /// Returns an error if the kernel provides no random numbers, for example because of a seccomp
+    /// filter.
     pub fn random() -> io::Result<Self> {
         let mut bytes = [0u8; 16];
         // SAFETY: `bytes` has the length that is passed.
@@ -47,7 +43,7 @@ impl ProfileId {
         if got == 16 { Ok(Self(bytes)) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Whether this is an id, and not the zero that means no id.
+    /// Whether this is an id, and not zero.
     pub fn is_some(self) -> bool {
         self.0 != [0; 16]
     }
@@ -80,13 +76,12 @@ pub struct Owner {
     pub inode: u64,
     /// User id of the profile's directory.
     pub user: u32,
-    /// Path of the directory when the pool was made; `None` if it was too long to be stored.
+    /// Path of the directory when the pool was made; `None` if it was too long.
     pub path: Option<String>,
     /// Kind and bytes of the directory's file handle (`name_to_handle_at`).
     handle: Option<(i32, Vec<u8>)>,
 }
 
-/// `struct file_handle` with room for the longest handle.
 #[repr(C)]
 struct FileHandle {
     bytes: u32,
@@ -117,8 +112,7 @@ impl Owner {
     }
 
     /// Returns whether the profile's directory has been deleted, even if it was moved before.
-    /// `near` is any directory of the same file system. Returns `None` if this cannot be
-    /// determined.
+    /// `near` is a directory of the same file system. `None` if unknown.
     pub fn is_deleted(&self, near: &File) -> Option<bool> {
         if near.metadata().ok()?.dev() != self.device {
             return None;
@@ -148,7 +142,7 @@ impl Owner {
         Some(found.metadata().ok()?.nlink() == 0)
     }
 
-    /// Encodes the owner's block of the header. The result has at most [`BYTES`] bytes.
+    /// Encodes the owner's block: at most [`BYTES`] bytes.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut e = Encoder::new();
         for byte in self.id.0 {
@@ -205,9 +199,9 @@ fn handle_of(directory: &File) -> Option<(i32, Vec<u8>)> {
     (done == 0).then(|| (handle.kind, bytes.to_vec()))
 }
 
-/// Returns whether any process, in any container, has the file open for writing, or has mapped the
-/// file for writing. The function finds out by taking a lease for a moment. Returns `None` if the
-/// kernel gives no lease because the file belongs to another user or the file system has no leases.
+/// Returns whether a process, in any container, has the file open or mapped for writing, by taking
+/// a lease for a moment. `None` if the kernel gives no lease, because the file belongs to another
+/// user or the file system has no leases.
 pub fn is_in_use(file: &File) -> Option<bool> {
     let fcntl = |command: i32, value: i32| {
         // SAFETY: both commands of fcntl take an integer, and `file` keeps its descriptor open.
@@ -216,8 +210,8 @@ pub fn is_in_use(file: &File) -> Option<bool> {
             _ => Err(io::Error::last_os_error().raw_os_error()),
         }
     };
-    // If another process opens the file for writing while we hold the lease, the kernel sends us
-    // this signal. By default, SIGURG has no effect, but SIGIO kills the process.
+    // The kernel sends this signal if another process opens the file for writing meanwhile. SIGURG
+    // has no effect by default, but SIGIO kills the process.
     const F_SETSIG: i32 = 10;
     fcntl(F_SETSIG, libc::SIGURG).ok()?;
     match fcntl(libc::F_SETLEASE, libc::F_RDLCK) {
@@ -267,8 +261,7 @@ mod tests {
         assert_eq!(Owner::of(&here, &(long + "x"), ProfileId::default()).unwrap().path, None);
     }
 
-    /// tmpfs and the usual disk file systems have leases. A file that is mapped for writing counts
-    /// as in use even if its descriptor is closed.
+    /// A file that is mapped for writing counts as in use even if its descriptor is closed.
     #[test]
     fn a_mapped_pool_is_in_use() {
         let path = std::env::temp_dir().join(format!("cp-lease-{}", std::process::id()));

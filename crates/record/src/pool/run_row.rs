@@ -7,9 +7,8 @@ use super::{
     errno, open_raw,
 };
 
-/// Calls `body` with the run's row of the pool at `path`. The row is mapped only during this call.
-/// The function is for processes that do not record, and for code between `vfork` and `exec`: it
-/// does not allocate or lock, and nothing stays mapped.
+/// Calls `body` with the run's row of the pool at `path`. It is for processes that do not record,
+/// and for code between `vfork` and `exec`. It does not allocate or lock, and nothing stays mapped.
 ///
 /// # Errors
 /// Same as [`super::Pool::open`].
@@ -17,8 +16,8 @@ pub fn with_run_row(path: &CStr, body: impl FnOnce(&Row)) -> Result<(), i32> {
     with_run_row_and(path, |_| Ok(()), body)
 }
 
-/// Does what [`with_run_row`] does, for use in one of our own processes. If the program truncates
-/// the pool meanwhile, the changes that `body` makes are lost.
+/// [`with_run_row`] for one of our own processes. If the program truncates the pool meanwhile, the
+/// changes of `body` are lost.
 ///
 /// # Errors
 /// Same as [`super::Pool::open`], or as [`TruncationGuard::new`].
@@ -35,9 +34,9 @@ fn with_run_row_and<G>(
     let fd = open_raw(path)?;
     let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
     let number = |n: libc::c_int| libc::c_long::from(n);
-    // The call is a raw system call because the agent replaces the function `mmap`.
-    // SAFETY: the address is 0, so the kernel chooses a free one. If the file is shorter than the
-    // mapping, nothing touches the mapping, because the length is checked first.
+    // The agent replaces the function `mmap`, so this is a raw system call.
+    // SAFETY: the address is 0, so the kernel chooses a free one. Nothing touches the mapping
+    // before the file's length is checked.
     let (length, base) = unsafe {
         let (zero, end) = (number(0), number(libc::SEEK_END));
         let length = libc::syscall(libc::SYS_lseek, number(fd), zero, end);

@@ -94,8 +94,7 @@ fn runs_are_taken_from_the_end_and_around_what_is_taken() {
     assert_eq!(pool.claim_page(0, PAGES - 5), Some(PAGES - 5));
     assert_eq!(pool.claim_run(0, 1), Some(PAGES - 4));
     assert_eq!(pool.claim_run(0, 2), Some(PAGES - 7));
-    // Pages 0 to PAGES - 8 are free: a run of exactly these pages fits, but not a run with one more
-    // page.
+    // Pages 0 to PAGES - 8 are free.
     assert_eq!(pool.claim_run(0, PAGES - 6), None);
     assert_eq!(pool.claim_run(0, PAGES - 7), Some(0));
     assert_eq!(pool.claim_run(0, 1), None);
@@ -112,8 +111,8 @@ fn runs_are_taken_from_the_end_and_around_what_is_taken() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// Tests everything that can happen to a full page. It can be taken and given back, taken back by
-/// its thread, left by its thread while it is taken, and refused.
+/// A full page is taken and given back, taken back by its thread, left by its thread while it is
+/// taken, and refused.
 #[test]
 fn a_full_page_has_one_owner_at_a_time() {
     let path = scratch("full-pages");
@@ -142,8 +141,7 @@ fn a_full_page_has_one_owner_at_a_time() {
     let claims = || PoolFile::open(&path).unwrap().claimed().collect::<Vec<_>>();
     assert!(run.take_full_page(0).is_none(), "it was not offered");
 
-    // The page is taken, appended and given back. After that, it still belongs to the thread and is
-    // empty.
+    // The page is taken, appended and given back.
     fill(&mut writer);
     assert_eq!(pool.offers().load(Ordering::Relaxed), 1);
     assert!(!pool.is_given_back(page, row));
@@ -164,12 +162,11 @@ fn a_full_page_has_one_owner_at_a_time() {
     assert_eq!(unsafe { pool.page(page).cast::<u64>().read() }, 0, "no magic number");
     assert!(!pool.leave_page(page, row) && !pool.take_back(page, row));
 
-    // The thread takes the page back.
     fill(&mut writer);
     assert!(pool.take_back(page, row));
     assert!(run.take_full_page(0).is_none());
 
-    // The page is refused, then taken again. Its thread ends meanwhile, so the page becomes free.
+    // The page is refused and taken again. Its thread ends meanwhile, so the page becomes free.
     fill(&mut writer);
     run.take_full_page(0).unwrap().refuse();
     let taken = run.take_full_page(page).unwrap();
@@ -186,8 +183,7 @@ fn a_full_page_has_one_owner_at_a_time() {
     assert_eq!(claims(), [(9, 0)]);
     assert!(run.take_full_page(0).is_none());
 
-    // If a taken page is dropped, as happens when `run` is killed, nobody writes to the page any
-    // more.
+    // A taken page is dropped, as when `run` is killed. It stays taken.
     assert!(pool.is_given_back(page, row), "claimed, and with its content");
     pool.offer_page(page, row);
     let _taken = run.take_full_page(0).unwrap();
@@ -196,7 +192,7 @@ fn a_full_page_has_one_owner_at_a_time() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// If a program truncates its pool, the process that takes full pages must not be killed.
+/// The process that takes full pages must not be killed by the truncation.
 #[test]
 fn a_guarded_pool_may_be_truncated() {
     let path = scratch("truncated");
@@ -234,8 +230,6 @@ fn a_guarded_pool_may_be_truncated() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// A pool has more pages than usual. All of the pages exist, and a reader finds the data in the
-/// last page.
 #[test]
 fn a_pool_can_have_more_pages() {
     let path = scratch("more");

@@ -1,24 +1,22 @@
 //! Keeps a process alive if a program truncates a pool that the process has mapped.
 //!
-//! If a process accesses a mapping beyond the end of the file, the kernel sends SIGBUS. A program
-//! can truncate its pool at any moment, so checking the size first does not help. Therefore our
-//! processes read from the file whatever they can, instead of from a mapping. This is not possible
-//! for the words that the program and `run` change by atomic operations (claims, losses, the number
-//! of offers), nor for the word on which a futex waits. The part of the pool with these words is
-//! mapped and guarded: our handler of SIGBUS replaces the mapping by private memory that is zero.
-//! The interrupted operation then continues on a pool in which nothing is claimed and nothing is
-//! offered.
+//! The kernel sends SIGBUS for an access to a mapping beyond the end of the file. A program can
+//! truncate its pool at any moment, so checking the size first does not help. Therefore our
+//! processes read from the file instead of a mapping where they can. They cannot for words that
+//! change by atomic operations (claims, losses, the number of offers) and for the word of a futex.
+//! The part of the pool with these words is mapped and guarded: our handler of SIGBUS replaces the
+//! mapping by private zeros. The interrupted operation then continues on a pool in which nothing is
+//! claimed and nothing is offered.
 //!
-//! Only our own processes use this, because setting signal handlers in a recorded program would
-//! disturb the program.
+//! Signal handlers would disturb a recorded program, so only our own processes use this.
 
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Start and end of each guarded mapping; 0 if the entry is free.
+/// Start and end of each guarded mapping; start 0 if the entry is free.
 static GUARDED: [[AtomicUsize; 2]; 8] = [const { [const { AtomicUsize::new(0) }; 2] }; 8];
-/// The handler of SIGBUS that was set before ours.
+/// The handler of SIGBUS before ours.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// Guards a mapping as long as this value exists.
@@ -28,7 +26,7 @@ pub struct TruncationGuard {
 }
 
 impl TruncationGuard {
-    /// Guards the memory in `range`, which begins and ends on a page boundary.
+    /// Guards the memory in `range`, which must begin and end on a page boundary.
     ///
     /// # Errors
     /// Returns the `errno` if the handler cannot be set, or EAGAIN if there are too many guards.
@@ -64,14 +62,13 @@ fn set_handler() -> Result<(), i32> {
         let (mut action, mut before): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
         action.sa_sigaction = on_bus_error as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        // Our other signal handlers may access the mapping, too, so they must not interrupt this
-        // handler.
+        // Our other signal handlers may access the mapping, so they must not interrupt this one.
         libc::sigfillset(&mut action.sa_mask);
         if libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut before) != 0 {
             return Err(super::errno());
         }
-        // The earlier handler is stored before our handler can run. If another thread has already
-        // stored one, that one is kept.
+        // Stored before our handler can run. If another thread has already stored one, that one
+        // stays.
         let _ = BEFORE.set(before);
         match libc::sigaction(libc::SIGBUS, &action, std::ptr::null_mut()) {
             0 => Ok(()),
@@ -91,15 +88,14 @@ extern "C" fn on_bus_error(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_v
             }
         }
     }
-    // The fault does not concern a guarded mapping. The earlier handler is set again, and handles
-    // the fault when the processor repeats the instruction.
+    // Not a guarded mapping: the earlier handler gets the fault when the processor repeats the
+    // instruction.
     if let Some(before) = BEFORE.get() {
         // SAFETY: `before` is an action that sigaction returned, and is never freed.
         unsafe { libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut()) };
     }
 }
 
-/// Replaces a mapping by private memory that is zero.
 fn replace(range: Range<usize>) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::c_long::from(flags));

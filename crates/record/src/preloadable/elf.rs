@@ -1,14 +1,13 @@
-//! Reads the parts of an ELF file that determine whether a program can load our library in
-//! `LD_PRELOAD`.
+//! Reads the parts of an ELF file that [`super`] needs.
 //!
-//! The file may contain anything: every offset comes from the file, and every read may return fewer
-//! bytes than requested. So every loop has its own limit.
+//! The file may be damaged: offsets come from the file, and a read may return fewer bytes than
+//! requested. So loops have their own limits.
 
 use std::ffi::CStr;
 
 use super::{File, PATH_BYTES, START_BYTES};
 
-/// The needed fields of an ELF header for this machine's architecture.
+/// The needed fields of an ELF header.
 pub(super) struct Header {
     segments: u64,
     segment_bytes: u64,
@@ -27,15 +26,13 @@ const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_STRSZ: u64 = 10;
 const DT_VERDEF: u64 = 0x6fff_fffc;
-/// Maximum number of segments. No real file has more, so a larger number means that the file is
-/// damaged.
+/// Maximum number of segments. More mean that the file is damaged.
 const MOST_SEGMENTS: u64 = 128;
 const MOST_ENTRIES: u64 = 256;
-/// Size of an entry of the segment table on 64-bit machines, and the number of entries read at
-/// once.
+/// Size of an entry of the segment table on 64-bit machines.
 const SEGMENT_BYTES: usize = 56;
 const SEGMENTS_AT_ONCE: usize = 16;
-/// Size of an entry of the dynamic section, and the number of entries read at once.
+/// Size of an entry of the dynamic section.
 const ENTRY_BYTES: usize = 16;
 const ENTRIES_AT_ONCE: usize = 32;
 
@@ -47,7 +44,7 @@ pub(super) struct Segment {
 }
 
 impl Header {
-    /// Reads the header. Returns `None` for another class, byte order or machine.
+    /// Returns `None` for another class, byte order or machine.
     pub(super) fn read(start: &[u8; START_BYTES]) -> Option<Self> {
         let is_ours = start[..4] == *b"\x7fELF"
             && start[4] == 2
@@ -60,9 +57,8 @@ impl Header {
         })
     }
 
-    /// Returns the first segment that `wanted` accepts. If the entries of the segment table are not
-    /// [`SEGMENT_BYTES`] long, the function finds no segment, because the kernel refuses such a
-    /// table, too.
+    /// Returns the first segment that `wanted` accepts. The kernel, too, refuses a table whose
+    /// entries are not [`SEGMENT_BYTES`] long.
     fn segment(&self, file: &File, wanted: impl Fn(&Segment) -> bool) -> Option<Segment> {
         if self.segment_bytes != SEGMENT_BYTES as u64 {
             return None;
@@ -105,13 +101,13 @@ impl Header {
         CStr::from_bytes_until_nul(path).ok()
     }
 
-    /// Returns the offset in the file of the byte at this address.
+    /// Returns the offset in the file of this address.
     fn offset_of(&self, file: &File, address: u64) -> Option<u64> {
         let holds = |s: &Segment| s.kind == PT_LOAD && address.wrapping_sub(s.address) < s.bytes;
         self.segment(file, holds)?.file_offset(address)
     }
 
-    /// Calls `body` with the key and the value of each entry of the dynamic section.
+    /// Calls `body` with the key and the value of the entries of the dynamic section.
     fn each_entry(&self, file: &File, mut body: impl FnMut(u64, u64)) {
         let Some(dynamic) = self.segment(file, |s| s.kind == PT_DYNAMIC) else { return };
         let count = (dynamic.bytes / ENTRY_BYTES as u64).min(MOST_ENTRIES);
@@ -132,7 +128,7 @@ impl Header {
         }
     }
 
-    /// Returns whether the library defines symbols of this version (in its `DT_VERDEF`).
+    /// Returns whether the library defines symbols of this version (`DT_VERDEF`).
     pub(super) fn defines_version(&self, file: &File, wanted: &[u8]) -> bool {
         self.find_version(file, wanted).is_some()
     }
@@ -164,8 +160,8 @@ impl Header {
         None
     }
 
-    /// Calls `body` with the name of each library that the program needs, until `body` returns
-    /// true. Names longer than 63 bytes are skipped.
+    /// Calls `body` with the names of the libraries that the program needs, until it returns true.
+    /// Names longer than 63 bytes are skipped.
     pub(super) fn any_needed(&self, file: &File, mut body: impl FnMut(&[u8]) -> bool) -> bool {
         let (mut strings, mut needs) = (None, [0u64; MOST_NEEDED]);
         let mut count = 0;
@@ -186,8 +182,8 @@ impl Header {
             .any(|need| text_at(file, strings, *need, &mut text).is_some_and(&mut body))
     }
 
-    /// Returns whether this name is in the program's string table of dynamic symbols. A symbol that
-    /// the program only imports is therefore found, too.
+    /// Returns whether the string table of dynamic symbols contains this name. So a symbol that is
+    /// only imported counts, too.
     pub(super) fn names_symbol(&self, file: &File, wanted: &[u8]) -> bool {
         let (mut strings, mut bytes) = (None, 0);
         self.each_entry(file, |key, value| match key {
@@ -212,19 +208,16 @@ impl Header {
             if length < window.len() {
                 return false;
             }
-            // The next part that is searched overlaps the end of this part, because the name may
-            // cross the boundary.
+            // The parts overlap, because the name may cross the boundary.
             done += (length - wanted.len() - 1) as u64;
         }
         false
     }
 }
 
-/// Maximum size of the string table that is searched. No real program has a larger table, but a
-/// damaged file may state any length.
+/// How much of the string table is searched. A damaged file may state any length.
 const MOST_NAME_BYTES: u64 = 64 << 20;
-/// Maximum number of libraries. No program needs more libraries directly (the most that we have
-/// seen are about 60).
+/// Maximum number of libraries (the most that we have seen are about 60).
 const MOST_NEEDED: usize = 128;
 
 impl Segment {
@@ -233,7 +226,7 @@ impl Segment {
     }
 }
 
-/// Returns the text at an offset of a string table; `None` if the text does not fit in `to`.
+/// Returns the text at an offset of a string table; `None` if it does not fit in `to`.
 fn text_at<'a>(file: &File, strings: u64, at: u64, to: &'a mut [u8]) -> Option<&'a [u8]> {
     let length = file.read(strings.checked_add(at)?, to);
     let read = to.get(..length)?;

@@ -8,11 +8,10 @@ use super::read::{EventSink, ReadError, read};
 use crate::check::Report;
 
 /// Reads the whole file and returns the findings about it. Memory grows with the number of rows,
-/// and with the number of arrows and slices of which only one end was read so far.
+/// arrows and open slices.
 ///
 /// # Errors
 /// Fails if the file cannot be read to its end; the findings up to that place are returned, too.
-/// The error contains the place and the reason.
 pub fn check(source: impl Read) -> Result<Report, (Report, ReadError)> {
     let mut check = Check::default();
     match read(source, &mut check) {
@@ -35,18 +34,17 @@ pub fn check(source: impl Read) -> Result<Report, (Report, ReadError)> {
     }
 }
 
-/// Identifies a row by its process and its thread, in a form that distinguishes texts from numbers.
+/// Process and thread, in a form that distinguishes texts from numbers.
 type RowKey = (String, String);
 
 #[derive(Default)]
 struct Check {
     report: Report,
-    /// For each row, the places in the file of the starts of slices whose ends were not read yet.
+    /// For each row, where slices start whose ends were not read yet.
     open: HashMap<RowKey, Vec<u64>>,
-    /// For each arrow: the place in the file of the end that was read first, and which of its two
-    /// ends were read.
+    /// For each arrow: the place of the end that was read first, and which of its two ends were
+    /// read.
     arrows: HashMap<(String, String), (u64, u8)>,
-    /// The keys of the document that were read.
     keys: HashSet<String>,
 }
 
@@ -91,7 +89,7 @@ impl Check {
         }
     }
 
-    /// Reports values that could not be read, and keys that appear twice.
+    /// Reports values that could not be read, and repeated keys.
     fn values(&mut self, at: u64, event: &Event<'_>) {
         let times = [
             ("ts", event.time_ns, event.exact_time),
@@ -202,7 +200,7 @@ impl EventSink for Check {
                 self.need(at, phase, event.name.is_some(), "name");
             }
             0 => self.report.find(at, "a key is missing", "an event without ph"),
-            // These are Chrome's own events: asynchronous, object, memory, mark and context events.
+            // Chrome's own events: asynchronous, object, memory, mark and context events.
             b'b' | b'e' | b'n' | b'S' | b'T' | b'F' | b'p' | b'N' | b'O' | b'D' | b'V' | b'v'
             | b'c' | b'P' | b'(' | b')' => self.report.count("other events"),
             other => {
@@ -316,7 +314,6 @@ mod tests {
         let (report, error) = check(&br#"[{"ph":"E","pid":1,"ts":1} {"ph":"M"}]"#[..]).unwrap_err();
         assert_eq!(report.wrong(), 1);
         assert_eq!(error.at, 27, "{error}");
-        // After the damaged event, there are other events that can be read.
         let report = check(&br#"[{"ph" 5},{"ph":"E","pid":1,"ts":1},{"ph":tru}]"#[..])
             .expect("the document can be read");
         let places: Vec<u64> = report.findings.iter().map(|f| f.at).collect();

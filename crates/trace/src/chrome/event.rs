@@ -1,5 +1,5 @@
-//! Defines one event of a trace, exactly as the file contains it. The event borrows its texts from
-//! the reader's window (the part of the file that is in memory).
+//! Defines one event of a trace, as the file contains it. The event borrows its texts from the
+//! reader's window (the part of the file that is in memory).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,27 +9,25 @@ use serde_json::value::RawValue;
 
 use super::time::micros;
 
-/// An event. A missing field is `None`. A field that this version does not know is in `other`. If a
-/// key appears twice, its last value is used.
+/// An event. A missing field is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Event<'a> {
-    /// `ph`: its first byte (`X`, `B`, `E`, `C`, `M`, `s`, `f`, `i`, …); 0 if it is missing or not
-    /// ASCII.
+    /// `ph`: its first byte (`X`, `B`, `E`, …); 0 if it is missing or not ASCII.
     pub phase: u8,
     /// `name`
     pub name: Option<Cow<'a, str>>,
     /// `cat`
     pub category: Option<Cow<'a, str>>,
-    /// `pid`: usually a number, sometimes a string.
+    /// `pid`: a number or a string.
     pub pid: Option<Scalar<'a>>,
-    /// `tid`: usually a number, sometimes a string.
+    /// `tid`: a number or a string.
     pub tid: Option<Scalar<'a>>,
     /// `ts` in nanoseconds.
     pub time_ns: Option<i64>,
     /// `dur` in nanoseconds.
     pub duration_ns: Option<i64>,
     /// The text of `ts`, if `time_ns` does not contain all of its information: the time is more
-    /// precise than nanoseconds, or the value cannot be a time.
+    /// precise than nanoseconds, or the value is no time.
     pub exact_time: Option<Raw<'a>>,
     /// The text of `dur`, if `duration_ns` does not contain all of its information.
     pub exact_duration: Option<Raw<'a>>,
@@ -41,11 +39,9 @@ pub struct Event<'a> {
     pub scope: Option<Cow<'a, str>>,
     /// `args`, as text; see [`args`].
     pub args: Option<Raw<'a>>,
-    /// All other keys. A known key whose value has an impossible type, such as a list for a `name`,
-    /// is also here.
+    /// Other keys, and known keys whose value has an impossible type, such as a list for a `name`.
     pub other: Vec<(Cow<'a, str>, Raw<'a>)>,
-    /// Number of values that do not fit their keys, or that are not JSON (`NaN`). These fields are
-    /// `None`.
+    /// Number of values that do not fit their keys, or that are not JSON (`NaN`).
     pub lost: u32,
     /// A key that appears more than once. Empty if the key contains escapes.
     pub twice: Option<&'a str>,
@@ -56,8 +52,7 @@ pub struct Event<'a> {
 pub struct Raw<'a>(&'a str);
 
 impl<'a> Raw<'a> {
-    /// Wraps a text, which must be exactly one JSON value. Otherwise, files to which it is written
-    /// are not valid JSON.
+    /// Wraps a text, which must be one JSON value.
     pub fn of(text: &'a str) -> Self {
         Self(text)
     }
@@ -66,8 +61,6 @@ impl<'a> Raw<'a> {
         self.0
     }
 
-    /// Parses the value.
-    ///
     /// # Errors
     /// Fails if the value has another type.
     pub fn parse<T: Deserialize<'a>>(self) -> Result<T, serde_json::Error> {
@@ -76,14 +69,13 @@ impl<'a> Raw<'a> {
 }
 
 impl<'de> Deserialize<'de> for Raw<'de> {
-    /// Reads a value. This works only with serde_json.
+    /// This works only with serde_json.
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         <&RawValue>::deserialize(d).map(|raw| Self(raw.get()))
     }
 }
 
 impl Event<'_> {
-    /// Removes all fields of the event.
     pub(super) fn clear(&mut self) {
         let mut other = std::mem::take(&mut self.other);
         other.clear();
@@ -97,8 +89,7 @@ pub enum Scalar<'a> {
     Int(i64),
     /// An integer above `i64::MAX`.
     Big(u64),
-    /// Any other number. It is kept as text, because it may have more digits than a double can
-    /// store.
+    /// Any other number, as text, because it may have more digits than a double.
     Float(Cow<'a, str>),
     Text(Cow<'a, str>),
 }
@@ -114,7 +105,7 @@ impl fmt::Display for Scalar<'_> {
     }
 }
 
-/// Calls `each` with every key and value of an `args` object, in the order of the document. Does
+/// Calls `each` with the keys and values of an `args` object, in the order of the document. Does
 /// nothing if `args` is not an object.
 pub fn args<'a>(args: Raw<'a>, mut each: impl FnMut(&str, Raw<'a>)) {
     struct Entries<F>(F);
@@ -130,8 +121,7 @@ pub fn args<'a>(args: Raw<'a>, mut each: impl FnMut(&str, Raw<'a>)) {
             Ok(())
         }
     }
-    // The reader has already checked the text. So the only possible error is that the value is not
-    // an object.
+    // The text was checked, so the value can only be something else than an object.
     let _ = serde_json::Deserializer::from_str(args.get()).deserialize_map(Entries(&mut each));
 }
 
@@ -156,8 +146,8 @@ impl<'de> Deserialize<'de> for Text<'de> {
     }
 }
 
-/// The value of a field that should be a string. A value of another type is converted to its text,
-/// because some writers omit the quotes around a name that is a number.
+/// A field that should be a string. Other values are converted to text, because some writers omit
+/// the quotes around a name that is a number.
 struct Loose<'a>(Option<Cow<'a, str>>);
 
 impl<'de> Deserialize<'de> for Loose<'de> {
@@ -194,7 +184,6 @@ impl<'de> Deserialize<'de> for Loose<'de> {
     }
 }
 
-/// Parses an id. Returns `Err` if the value is not an id.
 fn id(raw: Raw<'_>) -> Result<Option<Scalar<'_>>, serde_json::Error> {
     let text = raw.get();
     match text.as_bytes().first() {
@@ -211,7 +200,6 @@ fn id(raw: Raw<'_>) -> Result<Option<Scalar<'_>>, serde_json::Error> {
     }
 }
 
-/// The keys whose values are interpreted.
 const KEYS: [&str; 11] = ["ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "bp", "s", "args"];
 
 enum Key<'a> {
@@ -255,7 +243,7 @@ impl<'de> Deserialize<'de> for Event<'de> {
 }
 
 impl<'a> Event<'a> {
-    /// Stores a key and its value. A value of an impossible type is stored with the other keys.
+    /// A value of an impossible type is stored with the other keys.
     fn put<E: de::Error>(&mut self, key: Key<'a>, raw: Raw<'a>, seen: &mut u16) -> Result<(), E> {
         let (name, again) = match &key {
             Key::Other(key) => ("", self.other.iter().any(|(known, _)| known == key)),
@@ -301,8 +289,8 @@ impl<'a> Event<'a> {
             self.other.push((key, raw));
             return Ok(());
         }
-        // A text that contains only half of a surrogate pair cannot be decoded. Because of the
-        // error, the reader mends the text and tries again.
+        // A text with half of a surrogate pair cannot be decoded. After the error, the reader mends
+        // the text and tries again.
         if raw.get().starts_with('"') {
             return Err(E::custom(error));
         }
@@ -312,14 +300,13 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Returns the phase in the text of a `ph`: its first byte; 0 if this byte is missing or not ASCII.
+/// Returns the first byte of a `ph`; 0 if it is missing or not ASCII.
 pub(crate) fn phase(text: &str) -> u8 {
     text.bytes().next().filter(u8::is_ascii).unwrap_or(0)
 }
 
-/// Reads a time: a number, or a string that contains a number. Returns three things: the
-/// nanoseconds, the text if the nanoseconds do not contain all of its information, and whether the
-/// value cannot be a time.
+/// Reads a time: a number, or a string that contains a number. Returns the nanoseconds, the text if
+/// the nanoseconds do not contain all of its information, and whether the value cannot be a time.
 fn time(raw: Raw<'_>) -> (Option<i64>, Option<Raw<'_>>, bool) {
     let text = raw.get();
     if text == "null" {

@@ -17,10 +17,8 @@
 //!                  │ still not an event, and another one follows: left out, counted
 //! ```
 //!
-//! The three ways to read an event (shape, scan, serde_json) give the same result, and differ only
-//! in speed. The first two decline each event that they would not read exactly as serde_json does.
-//!
-//! Every error contains its place, which is a byte of the (uncompressed) document.
+//! The three ways to read an event (shape, scan, serde_json) give the same result, and differ in
+//! speed. The first two decline an event that they would not read exactly as serde_json does.
 
 mod fields;
 mod mend;
@@ -42,16 +40,15 @@ use scan::Scan;
 use shape::Shapes;
 use window::Window;
 
-/// After an error, the reader looks for the end of the damaged value in at most this many bytes.
+/// In how many bytes the reader looks for the end of a damaged value.
 const MENDABLE: usize = 4 << 20;
 
 /// Receives the content of a trace, in the order of the file.
 pub trait EventSink {
-    /// Receives one event, whose first byte is the byte `at` of the document.
+    /// Receives one event, which begins at the byte `at` of the document.
     ///
     /// # Errors
-    /// If the function returns an error, reading ends. The reader adds the place to the error's
-    /// text and returns it.
+    /// An error ends reading. The reader adds the place and returns the error.
     fn event(&mut self, at: u64, event: &Event<'_>) -> Result<(), String>;
 
     /// Receives a key of the document other than `traceEvents`, with its value.
@@ -60,49 +57,44 @@ pub trait EventSink {
     /// Same as for [`EventSink::event`].
     fn top(&mut self, at: u64, key: &str, value: Raw<'_>) -> Result<(), String>;
 
-    /// Receives the place of each key of the document, including `traceEvents`.
+    /// Receives the place of a key of the document.
     fn key(&mut self, _at: u64, _key: &str) {}
 
-    /// The reader calls this after it has left out an event that cannot be read. `error` contains
-    /// the reason and the place.
+    /// Called after an event was left out that cannot be read.
     fn damaged(&mut self, _error: &ReadError) {}
 }
 
-/// The result of reading a document without an error.
+/// The result of reading a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadSummary {
     pub events: u64,
-    /// Size of the document in bytes, uncompressed.
+    /// Size of the uncompressed document.
     pub bytes: u64,
     /// Number of values that were mended: they were not UTF-8, had control characters in strings,
-    /// or had a comma after their last element. Bytes that are not UTF-8 were replaced by U+FFFD,
-    /// and control characters by escapes.
+    /// or had a comma after their last element.
     pub mended: u64,
-    /// Number of values that do not fit their key (a time of 10³⁰⁰ µs) or are not JSON (`NaN`). The
-    /// events are read as if these values were missing.
+    /// Number of values that do not fit their key (a time of 10³⁰⁰ µs) or are not JSON (`NaN`).
+    /// They count as missing.
     pub lost: u64,
-    /// Number of events that were left out because they cannot be read.
+    /// Number of events that were left out.
     pub damaged: u64,
     /// Number of packets in Perfetto's format, or of records in IREE's format, that do not describe
     /// events.
     pub skipped: u64,
-    /// Number of events that the program that recorded the trace has dropped, according to the
-    /// trace itself.
+    /// Number of events that the recording program dropped, according to the trace.
     pub dropped: u64,
-    /// The byte at which other data begins after the end of the document, if there is any. This
-    /// data was not read.
+    /// Where other data begins after the end of the document. It was not read.
     pub rest: Option<u64>,
-    /// Whether the document ends too early, for example because its writer was killed. The complete
-    /// events before the end were passed to the sink. An array without its closing bracket is
-    /// allowed and is not truncated.
+    /// Whether the document ends too early, for example because its writer was killed. An array
+    /// without its closing bracket is allowed and is not truncated.
     pub truncated: bool,
 }
 
-/// The reason why a document could not be read.
+/// Why a document could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}{kind}", place(*at, kind))]
 pub struct ReadError {
-    /// The place of the problem, in bytes from the start.
+    /// In bytes from the start.
     pub at: u64,
     /// The kind of problem.
     #[source]
@@ -133,8 +125,7 @@ pub enum ReadErrorKind {
     Refused(String),
 }
 
-/// Returns the text for the place, which is written before the problem. If the problem concerns the
-/// file as a whole, the text is empty.
+/// Returns the text for the place, unless the problem concerns the whole file.
 fn place(at: u64, kind: &ReadErrorKind) -> String {
     match kind {
         ReadErrorKind::Other(_) => String::new(),
@@ -145,8 +136,8 @@ fn place(at: u64, kind: &ReadErrorKind) -> String {
 /// Reads a whole document, which may be compressed with gzip.
 ///
 /// # Errors
-/// Returns a [`ReadError`] for the first problem after which reading cannot continue. Everything
-/// before the problem was passed to the sink.
+/// Returns a [`ReadError`] for a problem after which reading cannot continue. Everything before the
+/// problem was passed to the sink.
 pub fn read(
     source: impl Read,
     sink: &mut (impl EventSink + ?Sized),
@@ -194,7 +185,6 @@ fn document<R: Read>(
     Ok(reader.summary)
 }
 
-/// The reason why reading stops in the middle of a value.
 enum Stop {
     /// The document ends.
     Truncated,
@@ -211,7 +201,7 @@ struct Reader<R> {
     window: Window<R>,
     shapes: Shapes,
     summary: ReadSummary,
-    /// The error about the first damaged event.
+    /// About the first damaged event.
     first: Option<ReadError>,
 }
 
@@ -220,7 +210,7 @@ impl<R: Read> Reader<R> {
         Stop::Error(ReadError { at: self.window.at(), kind })
     }
 
-    /// Returns the next byte that is not white space. The byte itself is not consumed.
+    /// Returns the next byte that is not white space, without consuming it.
     fn next_byte(&mut self) -> Result<Option<u8>, ReadError> {
         self.window.next_byte()
     }
@@ -312,8 +302,7 @@ impl<R: Read> Reader<R> {
         self.window.advance(1);
         self.whole_events(sink)?;
         loop {
-            // The closing bracket may follow a comma. This is not JSON, but some writers leave a
-            // comma there.
+            // Not JSON, but some writers leave a comma at the end.
             if self.next_byte()? == Some(b']') {
                 self.window.advance(1);
                 return Ok(());
@@ -328,12 +317,11 @@ impl<R: Read> Reader<R> {
     }
 
     /// Passes events to the sink as long as they are complete in the window and are followed by a
-    /// comma. Stops after a comma, perhaps before the first event. Then [`Reader::event`] must read
-    /// the next event, because it can read more of the file into the window.
+    /// comma. Then [`Reader::event`] must read the next event, because it can read more of the
+    /// file.
     fn whole_events(&mut self, sink: &mut (impl EventSink + ?Sized)) -> Result<(), Stop> {
         let (base, bytes) = (self.window.at(), self.window.bytes());
-        // If the window is not valid UTF-8, only the part before the first invalid byte is used
-        // here. The invalid byte is handled later, by [`Reader::event`].
+        // The part before the first invalid byte is used here. [`Reader::event`] handles the byte.
         let text = match simdutf8::compat::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
@@ -427,14 +415,13 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// Reads one value at the start of the window, passes it to `take`, and moves to the end of the
-    /// value. `take` parses the value. If this fails, `take` may be called again with a mended copy
-    /// of the value, and with the number of words in the copy that were not JSON and were replaced
-    /// by `null`.
+    /// Reads one value at the start of the window, passes it to `take`, and moves to its end.
+    /// `take` parses the value. If this fails, `take` may be called again with a mended copy, and
+    /// with the number of words in it that were not JSON and were replaced by `null`.
     fn value<T>(&mut self, mut take: impl FnMut(u64, &[u8], u32) -> Parsed<T>) -> Result<T, Stop> {
         let first = self.next_byte()?.ok_or(Stop::Truncated)?;
-        // Numbers and words have no closing character, so more is read until the character after
-        // them is in the window.
+        // Numbers and words have no closing character, so the character after them must be in the
+        // window.
         let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
         while !matches!(first, b'{' | b'[' | b'"')
             && !self.window.bytes().iter().any(ends)
@@ -466,8 +453,7 @@ impl<R: Read> Reader<R> {
                             Stop::Error(ReadError { at, kind: ReadErrorKind::Refused(what) })
                         });
                     }
-                    // Either the end of the value was not read yet, or the bytes are not a value at
-                    // all.
+                    // The end of the value was not read yet, or the bytes are not a value.
                     None => {
                         let found = syntax(at, bytes, &error);
                         let end = at + bytes.len() as u64;
@@ -484,8 +470,8 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Reads an event that the scan declined. Passes the event to `each`, with its length and whether
-/// it was mended. Returns `None` if the event is incomplete or is not an event.
+/// Reads an event that the scan declined. Passes it to `each`, with its length and whether it was
+/// mended.
 #[cold]
 fn unusual<T>(
     bytes: &[u8],
@@ -503,13 +489,12 @@ fn unusual<T>(
     }
 }
 
-/// Number of places after a damaged event at which the reader tries to read the next event.
+/// How many places after a damaged event are tried.
 const MOST_TRIES: usize = 64;
 
-/// Returns the end of an event that cannot be read. The end is before a comma that is followed by
-/// an event, or before the end of the list. A quote that is not escaped changes the meaning of all
-/// text after it, so the function tries to read an event at each possible place. Returns `None` if
-/// `bytes` contains no such place.
+/// Returns the end of an event that cannot be read: before a comma that is followed by an event, or
+/// before the end of the list. A quote that is not escaped changes the meaning of the text after
+/// it, so the function tries to read an event at each possible place.
 fn damaged_extent(bytes: &[u8]) -> Option<usize> {
     let space = |from: usize| {
         let rest = bytes.get(from..).unwrap_or_default();
@@ -543,7 +528,7 @@ fn damaged_extent(bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// A parsed value with the number of its bytes, or the reason why the bytes are not such a value.
+/// A value with the number of its bytes, or why the bytes are not such a value.
 type Parsed<T> = Result<(Result<T, String>, usize), serde_json::Error>;
 
 fn parse<'a, V: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(V, usize), serde_json::Error> {

@@ -1,15 +1,13 @@
-//! Reads and writes times as Chrome's format has them: microseconds as decimal numbers. The
-//! functions lose no digit of such a number.
+//! Reads and writes times as Chrome's format has them: microseconds as decimal numbers.
 //!
 //! A profile uses integer nanoseconds. Some writers are more precise (JAX and TensorFlow write
-//! picoseconds, `1e-06`), or write a value that cannot be a time (`1e300`). In these cases, the
-//! event keeps the text in addition to the nanoseconds, so that an export can write the original
-//! value.
+//! picoseconds, `1e-06`), or write a value that cannot be a time (`1e300`). Then the event also
+//! keeps the text, so that an export can write the original value.
 
 /// A time that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time {
-    /// Nanoseconds, rounded to the nearest integer (ties away from zero).
+    /// Rounded to the nearest integer (ties away from zero).
     pub ns: i64,
     /// Whether the nanoseconds contain all the information in the text.
     pub exact: bool,
@@ -81,8 +79,8 @@ fn digit(text: &[u8], at: usize) -> Option<i64> {
     text.get(at).filter(|b| b.is_ascii_digit()).map(|b| i64::from(b - b'0'))
 }
 
-/// Returns the digits of a number without its sign, and how many of these digits are before the
-/// decimal point if the exponent is applied.
+/// Returns the digits of a number without its sign, and how many of them are before the decimal
+/// point if the exponent is applied.
 fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     let number = text.split(|b| matches!(b, b'e' | b'E')).next()?;
     let mut parts = number.splitn(2, |b| *b == b'.');
@@ -98,7 +96,7 @@ fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
             if !all_digits(digits) {
                 return None;
             }
-            // The exponent is limited, because no value that fits has an exponent that large.
+            // No value that fits has an exponent that large.
             let size = str::from_utf8(digits).ok()?.parse().unwrap_or(1i64 << 40).min(1 << 40);
             if negative { -size } else { size }
         }
@@ -109,7 +107,7 @@ fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     Some((digits[zeros..].to_vec(), point.saturating_add(exponent)))
 }
 
-/// Computes exactly a number in any notation, multiplied by a power of ten.
+/// Converts a number in any notation, multiplied by a power of ten.
 fn scaled(text: &[u8], power: i64) -> Option<Time> {
     let (negative, rest) = split_sign(text);
     let (digits, point) = decimal(rest)?;
@@ -133,16 +131,14 @@ fn scaled(text: &[u8], power: i64) -> Option<Time> {
     Some(Time { ns: if negative { -ns } else { ns }, exact })
 }
 
-/// Maximum number of digits after the decimal point that [`shifted`] writes.
+/// How many digits after the point [`shifted`] writes at most.
 const MOST_DECIMALS: usize = 60;
 
-/// Adds nanoseconds to a number of microseconds, which may have any notation that a trace can
-/// contain. The digits after the third decimal do not change. Returns `None` if the text is not a
-/// number, or has far more digits than a time.
+/// Adds nanoseconds to a number of microseconds in any notation. Returns `None` if the text is not
+/// a number, or has far more digits than a time.
 pub fn shifted(text: &str, by_ns: i64) -> Option<String> {
     let (negative, rest) = split_sign(text.trim_matches('"').as_bytes());
     let (digits, point) = decimal(rest)?;
-    // The number is divided into whole nanoseconds and a fraction.
     let decimals = usize::try_from(digits.len() as i64 - point - 3).unwrap_or(0);
     if point > 30 || decimals > MOST_DECIMALS {
         return None;
@@ -181,7 +177,7 @@ pub fn shifted(text: &str, by_ns: i64) -> Option<String> {
     Some(format!("{sign}{}.{:03}{fraction}", ns / 1000, ns % 1000))
 }
 
-/// Returns one minus a fraction. The fraction must not be 0.
+/// Returns one minus a fraction, which must not be 0.
 fn complement(fraction: &[u8]) -> Vec<u8> {
     let last = fraction.len() - 1;
     let of = |(at, d): (usize, &u8)| match at == last {
@@ -208,7 +204,7 @@ mod tests {
             ("-1.5E-1", -150),
             ("9223372036854775.807", i64::MAX),
             ("9223372036854775807e-3", i64::MAX),
-            // The number has more digits than a double can store.
+            // More digits than a double has.
             ("1.763652130123456789e15", 1_763_652_130_123_456_789),
             ("9007199254740.993", 9_007_199_254_740_993),
             ("1000000000000000000000000e-12", 1_000_000_000_000_000),

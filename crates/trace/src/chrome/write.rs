@@ -6,9 +6,8 @@
 //!    … ], "counterpoint_end": {…}, "traceName": … }
 //! ```
 //!
-//! `docs/traces.md` describes every key. The base time is computed in the same way as Kineto does
-//! it. So traces that were recorded in the same quarter of a year share one time axis, and
-//! microseconds with three decimals fit exactly in a double.
+//! `docs/traces.md` describes the keys. The base time is Kineto's. So traces of the same three
+//! months share one time axis, and microseconds with three decimals fit in a double.
 
 use profile::Job;
 use std::io::{self, Write};
@@ -22,25 +21,25 @@ use model::activity::Value;
 
 /// Kineto's unit of base times: three Gregorian months, in ns.
 const BASE_UNIT_NS: i64 = 7_889_238 * 1_000_000_000;
-/// The buffer is written when it has this many bytes.
+/// At this size the buffer is written.
 const FLUSH_BYTES: usize = 1 << 16;
 const DEL: u8 = 0x7f;
 
-/// The data that precedes the events.
+/// What precedes the events.
 #[derive(Clone, Debug, Default)]
 pub struct ChromeHead<'a> {
-    /// Any moment of the trace, in ns since 1970. The base time is at most three months earlier.
+    /// A moment of the trace, in ns since 1970. The base time is at most three months earlier.
     pub near_ns: i64,
     pub host_name: &'a str,
-    /// The devices, as JSON objects.
+    /// As JSON objects.
     pub devices: &'a [serde_json::Value],
-    /// The place of the processes in a distributed job, if all of them have the same place.
+    /// The place of the processes in a distributed job, if it is the same for all.
     pub rank: Option<Job>,
-    /// The object `counterpoint`, for data that the format cannot express, if there is any.
+    /// The object `counterpoint`, for data that the format cannot express.
     pub facts: Option<&'a serde_json::Value>,
 }
 
-/// An event of another trace that is written again. Values that are JSON are written unchanged.
+/// An event of another trace that is written again. JSON is written unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawEvent<'a> {
     /// `ph`; 0 if the event had none.
@@ -53,15 +52,13 @@ pub struct RawEvent<'a> {
     pub process: Option<&'a str>,
     /// `tid`, as JSON.
     pub thread: Option<&'a str>,
-    /// `ts`, in ns since the base time of the trace to which the event is written.
+    /// `ts`, in ns since the base time of the output.
     pub time_ns: Option<i64>,
     /// `dur`, in ns.
     pub duration_ns: Option<i64>,
-    /// `ts` as JSON. It is written instead of `time_ns` if `time_ns` does not contain all of its
-    /// information.
+    /// `ts` as JSON, if `time_ns` does not contain all of its information.
     pub exact_time: Option<&'a str>,
-    /// `dur` as JSON. It is written instead of `duration_ns` if `duration_ns` does not contain all
-    /// of its information.
+    /// `dur` as JSON, if `duration_ns` does not contain all of its information.
     pub exact_duration: Option<&'a str>,
     /// `id`, as JSON.
     pub id: Option<&'a str>,
@@ -69,7 +66,7 @@ pub struct RawEvent<'a> {
     pub args: Option<&'a str>,
     /// Other keys, with their values as JSON.
     pub more: &'a [(&'a str, &'a str)],
-    /// Other keys and values, as a JSON object. The opening brace of the object may be missing.
+    /// Other keys and values, as a JSON object. Its opening brace may be missing.
     pub others: Option<&'a str>,
 }
 
@@ -79,8 +76,8 @@ pub struct Writer<W: Write> {
     text: Text,
 }
 
-/// The text that was not written to the output yet. The type does not depend on the type of the
-/// output, so its code is compiled only once, in this crate.
+/// What was not written yet. The type does not depend on the type of the output, so its code is
+/// compiled once, in this crate.
 #[derive(Debug)]
 struct Text {
     buffer: Vec<u8>,
@@ -88,19 +85,18 @@ struct Text {
     first: bool,
 }
 
-/// Returns the base time of a trace that contains this moment.
+/// Returns the base time for this moment.
 pub fn base_time_ns(near_ns: i64) -> i64 {
     near_ns.div_euclid(BASE_UNIT_NS).saturating_mul(BASE_UNIT_NS)
 }
 
-/// Returns the base time of a trace from the value of its key `baseTimeNanoseconds`; 0 if there is
-/// none.
+/// Returns the value of `baseTimeNanoseconds`; 0 if there is none.
 pub fn base_of(base: Option<&serde_json::Value>) -> i64 {
     base.and_then(|base| base.as_i64().or_else(|| base.as_str()?.parse().ok())).unwrap_or(0)
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes everything before the events.
+    /// Writes what comes before the events.
     pub fn new(out: W, head: &ChromeHead<'_>) -> io::Result<Self> {
         let base_ns = base_time_ns(head.near_ns);
         let mut buffer = Vec::with_capacity(2 * FLUSH_BYTES);
@@ -128,8 +124,7 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, text: Text { buffer, base_ns, first: true } })
     }
 
-    /// Starts to write another trace again: writes all keys of its `document`, up to the list of
-    /// events.
+    /// Starts to write another trace again, with the keys of its `document`.
     pub fn again(
         out: W,
         document: &serde_json::Map<String, serde_json::Value>,
@@ -148,7 +143,7 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, text: Text { buffer, base_ns, first: true } })
     }
 
-    /// Ends a trace that was started with [`Writer::again`], and returns the output.
+    /// Ends a trace of [`Writer::again`], and returns the output.
     pub fn finish_again(mut self) -> io::Result<W> {
         self.text.buffer.extend_from_slice(b"\n]\n}\n");
         self.write_buffer()?;
@@ -156,8 +151,8 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Writes what comes after the events: the object `last` under the key `key`, and `name` as the
-    /// name of the trace. Returns the output.
+    /// Writes what comes after the events: `last` under the key `key`, and the name of the trace.
+    /// Returns the output.
     pub fn finish(mut self, key: &str, last: &impl serde::Serialize, name: &str) -> io::Result<W> {
         self.text.buffer.extend_from_slice(b"\n],\n");
         text::string(&mut self.text.buffer, key);
@@ -171,9 +166,9 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Writes the buffer to the output and empties it. The character DEL is escaped: JSON allows
-    /// it, but Perfetto's trace processor (version 55) calls the whole file corrupt because of it.
-    /// DEL occurs only in strings.
+    /// Writes the buffer and empties it. The character DEL is escaped: JSON allows it, but
+    /// Perfetto's trace processor (version 55) calls the whole file corrupt because of it. DEL
+    /// occurs only in strings.
     fn write_buffer(&mut self) -> io::Result<()> {
         let mut rest = &self.text.buffer[..];
         if rest.contains(&DEL) {
@@ -190,7 +185,6 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes the buffer if it has reached [`FLUSH_BYTES`].
     fn write_if_full(&mut self) -> io::Result<()> {
         if self.text.buffer.len() >= FLUSH_BYTES { self.write_buffer() } else { Ok(()) }
     }
@@ -208,14 +202,12 @@ impl<W: Write> Writer<W> {
 }
 
 impl Text {
-    /// Writes a comma and the start of an event.
     fn begin(&mut self, phase: u8) {
         self.next();
         self.buffer.extend_from_slice(b"\n{\"ph\":\"");
         self.buffer.extend_from_slice(&[phase, b'"']);
     }
 
-    /// Writes a comma between two events.
     fn next(&mut self) {
         if !self.first {
             self.buffer.push(b',');
@@ -264,7 +256,7 @@ impl Text {
             self.buffer.extend_from_slice(others.as_bytes());
         }
         self.json(b",\"args\":", event.args);
-        // There must be no comma before the first key.
+        // No comma before the first key.
         if self.buffer.len() > from {
             self.buffer.remove(from);
         }
@@ -314,7 +306,6 @@ impl Text {
         self.buffer.extend_from_slice(b"}}");
     }
 
-    /// Writes one end of an arrow.
     fn flow(&mut self, row: Row<'_>, at_ns: i64, flow: &Flow<'_>) {
         self.begin(if flow.end == FlowEnd::Start { b's' } else { b'f' });
         self.text(b",\"cat\":", flow.kind.name());

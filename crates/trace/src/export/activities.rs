@@ -1,4 +1,4 @@
-//! Writes imported traces again. The import has kept all their events as activities.
+//! Writes imported traces again.
 //!
 //! ```text
 //!  one trace ──► again      JSON: every event as it was
@@ -7,8 +7,7 @@
 //! ```
 //!
 //! A separate thread reads the activities. They are read more than once where something must be
-//! known before the first event is written, such as the names of rows. Memory: names, rows, and a
-//! few batches of events.
+//! known before the first event is written, such as the names of rows.
 
 mod args;
 mod categories;
@@ -42,25 +41,24 @@ use crate::export::filter::{LeftOut, Wish};
 pub struct Written<W> {
     pub out: W,
     pub losses: Vec<LossCount>,
-    /// How many events of each kind a filter left out.
+    /// What a filter left out.
     pub left_out: LeftOut,
 }
 
 /// The options for writing traces.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The vocabulary of the categories in the output; `None` means that the trace's own categories
-    /// are kept.
+    /// The vocabulary of the categories; `None` keeps the trace's own.
     pub vocabulary: Option<Vocabulary>,
-    /// The part of the traces that is written.
+    /// What is written.
     pub wish: Wish,
 }
 
-/// Number of batches that are read in advance.
+/// Batches that are read in advance.
 const AHEAD: usize = 1;
 
-/// Calls `each` with every event while another thread reads the next events. Returns the losses
-/// that were found.
+/// Calls `each` with every event while another thread reads the next ones. Returns the losses that
+/// were found.
 fn visit(
     trace: &Activities,
     mut each: impl FnMut(&Activity<'_>) -> io::Result<()>,
@@ -122,8 +120,8 @@ fn scalar(json: &str) -> Option<Scalar<'_>> {
     }
 }
 
-/// The parts of an event that have no column: the original text of times that are more precise than
-/// nanoseconds, and all other keys.
+/// The parts of an event that have no column: the text of times that are more precise than
+/// nanoseconds, and other keys.
 #[derive(Default)]
 struct Exact<'a> {
     time: Option<&'a str>,
@@ -133,8 +131,8 @@ struct Exact<'a> {
 }
 
 impl<'a> Exact<'a> {
-    /// Parses [`Activity::more`]. An import writes the texts of such times at the beginning of the
-    /// object, under the keys `ts` and `dur`.
+    /// Parses [`Activity::more`]. An import writes the texts of such times first, under the keys
+    /// `ts` and `dur`.
     fn of(more: Option<&'a str>) -> Self {
         let none = Self { others: more, ..Self::default() };
         let Some(mut rest) = more.and_then(|more| more.strip_prefix('{')) else { return none };

@@ -14,8 +14,8 @@
 //! and an arrow leads from this call to the dispatch. [`profile::dispatch`] describes how
 //! dispatches are found.
 //!
-//! The calls of all threads of a process are merged in the order of their starts. Only one page of
-//! each thread is in memory at a time. The sink runs in another thread (`relay.rs`).
+//! The calls of the threads of a process are merged in the order of their starts, with one page of
+//! each thread in memory. The sink runs in another thread (`relay.rs`).
 
 mod ops;
 mod slice;
@@ -43,31 +43,28 @@ use crate::export::relay::{Gone, Relay, SliceHead, relay};
 use crate::hash::FastMap;
 use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, Id, KeysId, Row, TextId, TimelineSink};
 
-/// The number of the row with a process's dispatches is this number plus the index of the process.
-/// It is above every process id of Linux (2²²).
+/// The row of a process's dispatches has this number plus the index of the process. It is above the
+/// process ids of Linux (2²²).
 pub const DEVICE_ROWS: i64 = 5_000_000;
 
-/// The name of the arrows from ops to the activities that the ops launched on devices. The name is
-/// Kineto's.
+/// Kineto's name of the arrows from ops to the activities that they launched on devices.
 pub(crate) const LAUNCH: &str = "ac2g";
-/// The arrows from ops to activities are numbered from this number on, above the numbers of all
-/// other arrows. Numbers must be below 2⁵³, because programs that read JSON have no more bits.
+/// The first arrow from an op to an activity, above the numbers of other arrows. Numbers must be
+/// below 2⁵³, because programs that read JSON have no more bits.
 pub(crate) const FIRST_LAUNCH: u64 = 1 << 52;
 
 /// The options for showing calls.
 #[derive(Clone, Copy, Debug)]
 pub struct CallsOptions {
-    /// The vocabulary of the activities' names.
+    /// The vocabulary of the names.
     pub vocabulary: Vocabulary,
-    /// Whether counters are shown as time series, too, and not only as arguments of calls. This
-    /// needs `arguments`.
+    /// Whether counters are also shown as time series. This needs `arguments`.
     pub counter_tracks: bool,
-    /// Whether slices have arguments and arrows: where a call ran, its counters, and the activities
-    /// that it launched. Without them, reading calls takes half the time.
+    /// Whether slices have arguments and arrows. Without them, reading calls takes half the time.
     pub arguments: bool,
 }
 
-/// Passes every call of the profile to `sink`, except those that plugins reported. Returns the
+/// Passes the calls of the profile to `sink`, except those that plugins reported. Returns the
 /// losses that were found inside of pages, for each process. Arrows begin at the calls in
 /// `launches`, and [`export_recorded`](super::activities::export_recorded) adds their ends.
 pub fn export_calls(
@@ -82,8 +79,8 @@ pub fn export_calls(
     let units: Vec<_> = profile.groups.all().iter().map(|group| units(profile, group)).collect();
     let flow = FlowKind::HostToDevice;
     let launch = FlowKind::from_name(LAUNCH);
-    // Slices refer to the names in `known`, so these names must exist until the thread that writes
-    // them has ended.
+    // Slices refer to the names in `known`, which must exist until the thread that writes them has
+    // ended.
     let mut last_arrow = 0;
     let of_rows = threads_of_rows(profile);
     let each = profile.processes.iter().enumerate();
@@ -99,7 +96,7 @@ pub fn export_calls(
         let mut last_dispatch = 0;
         let each = profile.processes.iter().zip(&known).enumerate();
         for (index, (process, (labels, machines))) in each {
-            // Events of plugins are exported separately, as activities, with all their data.
+            // Events of plugins are exported as activities.
             if process.threads.is_empty() || process.id.is_of_plugins() {
                 losses.push(Vec::new());
                 continue;
@@ -135,14 +132,13 @@ pub fn export_calls(
     })
 }
 
-/// Returns a moment at about the beginning of a process, for the names of its rows.
+/// Returns about the beginning of a process, for the names of its rows.
 fn since_ns(profile: &Profile, process: &Process) -> i64 {
     let headers = process.threads.iter().flat_map(Thread::headers);
     let first = headers.map(|header| header.start.base_ticks).min().unwrap_or(0);
     profile.timeline.realtime_ns(first)
 }
 
-/// Returns the name and the unit of each counter of a group.
 fn units<'a>(profile: &'a Profile, group: &Group) -> Vec<(&'a str, &'a str)> {
     let counters = &profile.manifest.counters[group.counters.clone()];
     counters.iter().map(|counter| (counter.name.as_str(), counter.unit.as_str())).collect()
@@ -158,8 +154,8 @@ fn program(process: &Process) -> String {
     }
 }
 
-/// Returns the number of threads that share each row. Several threads can share a row, because
-/// programs replace themselves by `exec`, and thread ids are used again.
+/// Several threads can share a row, because programs replace themselves by `exec`, and thread ids
+/// are used again.
 fn threads_of_rows(profile: &Profile) -> FastMap<(u32, u32), usize> {
     let mut threads = FastMap::default();
     for process in &profile.processes {
@@ -170,10 +166,9 @@ fn threads_of_rows(profile: &Profile) -> FastMap<(u32, u32), usize> {
     threads
 }
 
-/// The names of the rows of one thread.
 struct Labels {
-    /// Whether the thread shares its row with no other thread. Only then can the indices of names
-    /// be used as [`TextId`]s.
+    /// Whether the thread has its row alone. Only then can the indices of names be used as
+    /// [`TextId`]s.
     alone: bool,
     thread: String,
     /// The name of the counters of each group.
@@ -212,7 +207,7 @@ impl Cursor<'_> {
         self.order.get(self.at).map(|i| *i as usize)
     }
 
-    /// Decodes further pages until there is a next call or the thread has no more pages.
+    /// Decodes pages until there is a call or the thread has no more.
     fn fill(&mut self, process: usize, losses: &mut Vec<LossCount>) {
         while self.at >= self.order.len() && self.next_page < self.pages {
             let key = PageKey { process, thread: self.thread, page: self.next_page };
@@ -224,11 +219,11 @@ impl Cursor<'_> {
             }
             self.order.clear();
             self.order.extend(0..columns.len() as u32);
-            // Calls are recorded when they end. They are often already sorted by start, but not if
-            // a call called others, because it ends after them.
+            // Calls are recorded when they end. They are often sorted by start, but not if a call
+            // called others.
             if !columns.start_ticks.is_sorted() {
-                // If several calls begin at the same time, the outermost call comes first. A thread
-                // records this call after the calls inside of it.
+                // Of calls that begin at the same time, the outermost comes first. A thread records
+                // it after the calls inside of it.
                 self.order.sort_by_key(|i| {
                     let at = *i as usize;
                     (columns.start_ticks[at], Reverse(columns.duration(at)), Reverse(at))
@@ -249,22 +244,21 @@ struct ProcessExport<'a, 'r> {
     dispatch_kind: &'a str,
     counter_kind: &'a str,
     flow: &'a FlowKind,
-    /// The kind of the arrows to activities that plugins recorded.
+    /// For arrows to activities that plugins recorded.
     launch: &'a FlowKind,
     launches: &'a Launches,
-    /// Whether ticks are not nanoseconds. If so, calls also get their ticks as an argument.
+    /// Whether ticks are not nanoseconds. Then calls also get their ticks as an argument.
     ticks: bool,
-    /// The names and categories of exports, and for each export the index of its name in this list.
+    /// Names and categories, and for each export the index of its name.
     names: Vec<(Cow<'a, str>, &'a str)>,
     by_export: FastMap<u32, usize>,
     since_ns: i64,
     lanes_named: usize,
     labels: &'a [Labels],
-    /// The name and the unit of each counter, for each group.
+    /// Name and unit of each counter, by group.
     units: &'a [Vec<(&'a str, &'a str)>],
     has_machines: bool,
     machines: &'a Machines,
-    /// Receives the timeline.
     relay: &'r mut Relay<'a>,
 }
 
@@ -342,16 +336,14 @@ impl<'a> ProcessExport<'a, '_> {
             self.relay.process(device, name, "dispatches".into(), sort_index + 1, at_ns);
         }
         for (i, labels) in self.labels.iter().enumerate() {
-            // Workers are sorted by their thread ids, which follow the order in which the workers
-            // were started, and not by their first calls.
+            // Thread ids follow the order in which the workers were started.
             let sort_index = self.process.threads[i].tid.into();
             self.relay.thread(self.row(i), labels.thread.clone(), sort_index, at_ns);
         }
     }
 
-    /// Returns the text that viewers show next to the name of the process. If only some calls were
-    /// timed, the text says this, because then the thread may have worked where the row shows
-    /// nothing.
+    /// Returns the text next to the name of the process. If only some calls were timed, it says so,
+    /// because then the thread may have worked where the row shows nothing.
     fn label(&self) -> Cow<'static, str> {
         if !self.profile.is_sampled() {
             return "CPU".into();
@@ -369,7 +361,6 @@ impl<'a> ProcessExport<'a, '_> {
         format!("{text}, {timed} of {about}{calls}; {others}").into()
     }
 
-    /// Returns the index of an export's name in `names`.
     fn name(&mut self, export: u32) -> usize {
         *self.by_export.entry(export).or_insert_with(|| {
             let op = self.profile.ops.of(self.index, export);
@@ -410,8 +401,8 @@ impl<'a> ProcessExport<'a, '_> {
             counters: values,
         };
         let known = columns.knows_workgroup(i);
-        // In a sample, only some workgroups of a dispatch were recorded, so the duration of the
-        // dispatch is not known.
+        // In a sample, not all workgroups of a dispatch were recorded, so its duration is not
+        // known.
         let whole = known && !columns.sampled;
         let placed = if whole { dispatches.add(&workgroup) } else { None };
 
@@ -429,8 +420,8 @@ impl<'a> ProcessExport<'a, '_> {
                 self.relay.flow(Flow { kind: self.flow, id: first.id, end: FlowEnd::Start });
             }
         }
-        // The shape has one bit for each optional key, which is set if the key is present. All
-        // other keys are either in every call of a profile or in no call.
+        // The shape has one bit for each optional key. The other keys must be in all calls of a
+        // profile or in none.
         let has_node = node_of(columns.location[i]) != 0;
         let whether = [known, has_node, placed.is_some(), first.is_some(), id];
         let shape = whether.iter().fold(0, |bits, bit| bits << 1 | u8::from(*bit));
@@ -438,8 +429,8 @@ impl<'a> ProcessExport<'a, '_> {
             category: self.names[name].1,
             name: self.names[name].0.clone(),
             shape: Some(KeysId(shape)),
-            // This label is only used for workgroups: calls of machines have no label. All
-            // workgroups with the same name have the same category.
+            // Used for workgroups: calls of machines have no label. Workgroups with the same name
+            // have the same category.
             label: self.labels[columns.thread].alone.then_some(TextId(name as u32)),
         };
         self.slice(columns, i, times, values, self.counter_tracks, what)?;
@@ -449,8 +440,8 @@ impl<'a> ProcessExport<'a, '_> {
         Ok(())
     }
 
-    /// Adds the id that plugins got for a call, and begins the arrows to the activities that the
-    /// call launched. Returns whether the call has an id.
+    /// Adds the id that plugins got for a call, and begins the arrows to the activities that it
+    /// launched. Returns whether there is an id.
     fn plugin_id(&mut self, columns: &Columns, i: usize) -> bool {
         let Some(id) = columns.extra(i, KEY_PLUGIN_ID) else { return false };
         self.relay.args().push(Arg::uint("External id", id));
@@ -489,7 +480,7 @@ impl<'a> ProcessExport<'a, '_> {
         })
     }
 
-    /// Adds the arguments of a dispatch, and the end of the arrow to the dispatch.
+    /// Adds the arguments of a dispatch, and the end of its arrow.
     fn push_dispatch(&mut self, dispatch: &Dispatch) {
         let args = self.relay.args();
         args.extend([

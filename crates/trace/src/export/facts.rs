@@ -1,6 +1,6 @@
-//! Makes the data that the trace formats themselves cannot express. It is stored in the objects
-//! `counterpoint` and `counterpoint_end` at the top level of Chrome JSON, which other readers
-//! ignore. `docs/traces.md` describes these objects.
+//! Makes the data that the trace formats cannot express. In Chrome JSON, it is in the objects
+//! `counterpoint` and `counterpoint_end`, which other readers ignore. `docs/traces.md` describes
+//! these objects.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ pub const TRACE_SCHEMA: &str = "counterpoint.trace/1";
 
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// The losses in the calls of each process.
+    /// By process.
     pub calls: Vec<Vec<LossCount>>,
     pub tracks: Vec<LossCount>,
 }
 
-/// Returns the object `counterpoint` of a profile. `manifest` is the manifest of the profile, and
-/// may contain more fields. The object contains only the losses that are known when it is made.
+/// Returns the object `counterpoint` of a profile, with the losses that are known by now.
+/// `manifest` is the profile's, and may contain more fields.
 pub fn of_profile(profile: &Profile, manifest: &Manifest, found: &Found) -> Value {
     let processes = profile.processes.iter().enumerate().map(|(i, process)| {
         let info = process.info.as_ref();
@@ -34,7 +34,7 @@ pub fn of_profile(profile: &Profile, manifest: &Manifest, found: &Found) -> Valu
             "dispatches_pid": calls::DEVICE_ROWS + i as i64,
         })
     });
-    // The id and the pool have a meaning only for this profile, but traces are given to others.
+    // The id and the pool have a meaning only here, but traces are given to others.
     let manifest = Manifest { id: String::new(), pool: None, ..manifest.clone() };
     json!({
         "schema": TRACE_SCHEMA,
@@ -60,7 +60,7 @@ pub fn page(first_ns: Option<i64>) -> Value {
     }
 }
 
-/// Returns the losses of the whole run, with null as their `pid`, and the losses of each process.
+/// Returns the losses of the whole run, whose `pid` is null, and those of each process.
 pub fn losses(profile: &Profile, found: &Found) -> Value {
     let row = |pid: Option<u32>, process: Option<usize>, loss: &LossCount| {
         let mut row = json!(loss);
@@ -79,7 +79,7 @@ pub fn losses(profile: &Profile, found: &Found) -> Value {
     for (i, process) in profile.processes.iter().enumerate() {
         let more = found.calls.get(i).into_iter().flatten();
         let of = merge_losses(process.losses.iter().chain(more));
-        // The process id identifies the process, unless several processes had the same id.
+        // Needed only if several processes had the same id.
         let twice = given.get(&process.id.pid).is_some_and(|times| *times > 1);
         let pid = Some(process.id.pid);
         all.extend(of.iter().map(|loss| row(pid, twice.then_some(i), loss)));

@@ -10,9 +10,9 @@
 //! | arrow | both of its ends are at slices or moments that are kept |
 //! | names of rows | always |
 //!
-//! A point at the start of a slice is kept if a part of the slice is in the window. Which arrows
-//! have both ends in the part that is kept is known only at the end of the timeline. So a timeline
-//! is passed through twice: first by [`Ends`], then by [`Part`]. Imported traces are filtered by
+//! The window is compared with the whole slice for a point at the slice's start. Which arrows have
+//! both ends in the part that is kept is known only at the end of the timeline. So a timeline is
+//! passed through twice: first by [`Ends`], then by [`Part`]. Imported traces are filtered by
 //! `activities::keep`.
 
 use std::collections::{HashMap, HashSet};
@@ -31,28 +31,28 @@ use crate::timeline::{
 /// The part of a timeline that is wanted. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Filter {
-    /// Patterns for categories. A category is wanted if one of them matches. If there are none, all
-    /// categories are wanted.
+    /// Patterns for categories, of which one must match. If there are none, all categories are
+    /// wanted.
     pub categories: Vec<String>,
-    /// The first moment of the window; `None` for the beginning of the timeline.
+    /// `None` for the beginning of the timeline.
     pub from_ns: Option<i64>,
     /// The first moment after the window; `None` for the end of the timeline.
     pub to_ns: Option<i64>,
 }
 
-/// The part of a timeline that is wanted, with times relative to the first moment of the timeline.
+/// The part of a timeline that is wanted. Times are relative to its first moment.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
     /// See [`Filter::categories`].
     pub categories: Vec<String>,
-    /// Same as [`Filter::from_ns`], but in ns after the first moment.
+    /// In ns after the first moment; see [`Filter::from_ns`].
     pub from_ns: Option<u64>,
-    /// Same as [`Filter::to_ns`], but in ns after the first moment.
+    /// In ns after the first moment; see [`Filter::to_ns`].
     pub to_ns: Option<u64>,
 }
 
 impl Wish {
-    /// Returns whether the whole timeline is wanted.
+    /// Whether the whole timeline is wanted.
     pub fn is_all(&self) -> bool {
         self.categories.is_empty() && self.from_ns.is_none() && self.to_ns.is_none()
     }
@@ -68,15 +68,15 @@ impl Wish {
     }
 }
 
-/// The version of the object `counterpoint` in an output that contains a part of a trace, or of
-/// several profiles.
+/// The version of the object `counterpoint` in an output with a part of a trace, or with several
+/// profiles.
 pub const PART_SCHEMA: &str = "counterpoint.trace-part/1";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// Number of slices and moments.
+    /// Slices and moments.
     pub slices: u64,
-    /// Number of points of time series.
+    /// Points of time series.
     pub points: u64,
     pub arrow_ends: u64,
 }
@@ -92,29 +92,29 @@ impl LeftOut {
 }
 
 impl Filter {
-    /// Returns the object `counterpoint` for an output that contains a part of a trace, or of
-    /// several profiles.
+    /// Returns the object `counterpoint` for an output with a part of a trace, or with several
+    /// profiles.
     pub fn facts(&self) -> serde_json::Value {
         json!({ "schema": PART_SCHEMA, "filter": self })
     }
 
-    /// Returns whether the category is wanted.
+    /// Whether the category is wanted.
     pub fn has_category(&self, category: &str) -> bool {
         let mut patterns = self.categories.iter();
         self.categories.is_empty() || patterns.any(|pattern| glob::matches(pattern, category))
     }
 
-    /// Returns whether a moment is in the window.
+    /// Whether a moment is in the window.
     pub fn has_moment(&self, at_ns: i64) -> bool {
         !self.is_early(at_ns) && self.to_ns.is_none_or(|to| at_ns < to)
     }
 
-    /// Returns whether a moment is before the window.
+    /// Whether a moment is before the window.
     pub fn is_early(&self, at_ns: i64) -> bool {
         self.from_ns.is_some_and(|from| at_ns < from)
     }
 
-    /// Returns whether a slice overlaps the window. A slice of length 0 is treated as a moment.
+    /// Whether a slice overlaps the window. A slice of length 0 counts as a moment.
     pub fn has_time(&self, start_ns: i64, end_ns: i64) -> bool {
         if start_ns >= end_ns {
             return self.has_moment(start_ns);
@@ -135,7 +135,7 @@ impl Filter {
 /// Finds the first moment of a timeline.
 #[derive(Debug, Default)]
 pub struct First {
-    /// The earliest start of a slice, moment or point; `None` if there is none.
+    /// Of a slice, moment or point.
     pub at_ns: Option<i64>,
 }
 
@@ -177,7 +177,7 @@ impl<'a, S> Noted<'a, S> {
         Self { sink, first: First::default() }
     }
 
-    /// Returns the earliest start of a slice, moment or point; `None` if there is none.
+    /// Returns the earliest start of a slice, moment or point.
     pub fn first(&self) -> Option<i64> {
         self.first.at_ns
     }
@@ -204,7 +204,7 @@ impl<S: TimelineSink> TimelineSink for Noted<'_, S> {
     }
 }
 
-/// Finds out which arrows have both ends in the part that is wanted.
+/// Finds the arrows with both ends in the wanted part.
 #[derive(Debug)]
 pub struct Ends<'a> {
     filter: &'a Filter,
@@ -213,7 +213,7 @@ pub struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    /// Creates a sink that records the ends of arrows that this filter keeps.
+    /// Records the ends of arrows that this filter keeps.
     pub fn new(filter: &'a Filter) -> Self {
         Self { filter, started: HashSet::new(), finished: HashSet::new() }
     }
@@ -227,7 +227,7 @@ impl<'a> Ends<'a> {
         }
     }
 
-    /// Returns the ids of the arrows whose ends are both kept.
+    /// Returns the arrows whose ends are both kept.
     pub fn whole(mut self) -> HashSet<u64> {
         self.started.retain(|id| self.finished.contains(id));
         self.started
@@ -258,18 +258,18 @@ impl TimelineSink for Ends<'_> {
     }
 }
 
-/// Passes the wanted part of a timeline on to another sink.
+/// Passes the wanted part of a timeline on.
 #[derive(Debug)]
 pub struct Part<'a, S> {
     sink: &'a mut S,
     filter: &'a Filter,
     arrows: HashSet<u64>,
-    /// The last point before the window of each time series, by process, counter and first series.
+    /// The last point before the window, by process, counter and first series.
     before: HashMap<(i64, String, String), Before>,
     left_out: LeftOut,
 }
 
-/// A point before the window. The process and the thread of its row are numbers.
+/// A point before the window, with the numbers of its process and thread.
 #[derive(Debug)]
 struct Before {
     row: (i64, i64),
@@ -280,7 +280,7 @@ struct Before {
 }
 
 impl<'a, S: TimelineSink> Part<'a, S> {
-    /// Creates a sink that filters. `arrows` are the ids that [`Ends::whole`] returned.
+    /// `arrows` are those of [`Ends::whole`].
     pub fn new(sink: &'a mut S, filter: &'a Filter, arrows: HashSet<u64>) -> Self {
         let left_out = LeftOut::default();
         Self { sink, filter, arrows, before: HashMap::new(), left_out }

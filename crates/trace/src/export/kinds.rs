@@ -1,7 +1,6 @@
-//! Defines the names of the activities of an export that are not among Kineto's kinds. These are
-//! the kinds that the hosts of a profile describe ([`profile::Host::kinds`]). An exported trace
-//! contains a list of these kinds. If the trace is imported and exported again, the kinds are read
-//! from this list.
+//! Defines the names of activities that are not among Kineto's kinds. These are the kinds that the
+//! hosts of a profile describe ([`profile::Host::kinds`]). An exported trace contains a list of
+//! them, for an import of this trace.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,12 +8,11 @@ use model::activity::{Generic, Kind, Label, RegisterError, Registry, Vocabulary}
 use profile::{Host, Profile, Role};
 use serde_json::{Value, json};
 
-/// Maximum number of kinds that are read from the list of an imported trace.
+/// How many kinds of an imported trace are read.
 const MOST_LISTED: usize = 1_000;
 
-/// Returns the kind of calls with this role. It is used if the host of the calls defines no kind of
-/// its own for the role. If the host defines one, the result determines Kineto's name for the
-/// host's kind.
+/// Returns the kind of calls with this role, if their host defines none. Otherwise, it determines
+/// Kineto's name for the host's kind.
 fn usual(role: Role) -> Generic {
     match role {
         Role::Run | Role::Range => Generic::UserAnnotation,
@@ -22,9 +20,8 @@ fn usual(role: Role) -> Generic {
     }
 }
 
-/// Registers a kind, with Kineto's name for it. If another producer has already registered a kind
-/// with this name, the kind is registered as the producer's name followed by its own name. Returns
-/// `None` if the name is not allowed for a kind.
+/// Registers a kind, with Kineto's name for it. If the name is taken, the producer's name is put
+/// before it. Returns `None` if the name is not allowed for a kind.
 fn register(registry: &mut Registry, producer: &str, name: &str, usual: Generic) -> Option<Label> {
     let kineto = Some(usual.kineto_name());
     let number = registry.producer(producer).ok()?;
@@ -36,7 +33,7 @@ fn register(registry: &mut Registry, producer: &str, name: &str, usual: Generic)
     }
 }
 
-/// Registers the kinds that an exported trace lists. `document` contains the objects of the trace.
+/// Registers the kinds that an exported trace lists in its `document`.
 pub(crate) fn register_listed(registry: &mut Registry, document: &Value) {
     let of = |document: &Value| document["counterpoint"]["kinds"].as_array().cloned();
     let files = document["counterpoint"]["files"].as_array().into_iter().flatten();
@@ -50,8 +47,7 @@ pub(crate) fn register_listed(registry: &mut Registry, document: &Value) {
     }
 }
 
-/// Returns the kind of Kineto with a name from a list. For a name that Kineto does not have,
-/// returns the kind `cpu_op`.
+/// Returns the kind with a name of Kineto, or else `cpu_op`.
 fn listed_kineto(name: &Value) -> Generic {
     let registry = Registry::new();
     let known = name.as_str().and_then(|name| registry.parse(name));
@@ -61,8 +57,7 @@ fn listed_kineto(name: &Value) -> Generic {
     }
 }
 
-/// Returns the kinds that a trace of `profile` has, in the form that their list in the object
-/// `counterpoint` has.
+/// Returns the kinds of a trace of `profile`, for the object `counterpoint`.
 pub fn listed(profile: &Profile) -> Vec<Value> {
     let (mut all, mut hosts, mut known) = (Vec::new(), HashSet::new(), HashSet::new());
     let categories = Categories::new(&mut Registry::new(), Vocabulary::Generic, profile);
@@ -83,18 +78,16 @@ pub fn listed(profile: &Profile) -> Vec<Value> {
     all
 }
 
-/// The categories of calls in the vocabulary of one output. They depend on the host of the call's
-/// library and on the call's role.
+/// The categories of calls, which depend on the call's host and role.
 #[derive(Clone, Debug)]
 pub(crate) struct Categories<'a> {
-    /// The index of each host in the list of all hosts.
+    /// Where each host is in the list of all hosts.
     places: HashMap<&'a Host, usize>,
-    /// For each host: the name of each role, and whether the host itself defines it.
+    /// For each host: the name of each role, and whether the host defines it.
     names: Vec<[(String, bool); Role::ALL.len()]>,
 }
 
 impl<'a> Categories<'a> {
-    /// Computes the names for the hosts of a profile, in this vocabulary.
     pub(crate) fn new(
         registry: &mut Registry,
         vocabulary: Vocabulary,
@@ -122,14 +115,13 @@ impl<'a> Categories<'a> {
         Self { places, names }
     }
 
-    /// Returns the category of calls with this role. `host` is the index of the calls' host in
-    /// [`profile::Ops::hosts`].
+    /// `host` is an index into [`profile::Ops::hosts`].
     pub(crate) fn of(&self, host: u32, role: Role) -> &str {
         let of = self.names.get(host as usize).or(self.names.first());
         of.map_or("", |names| &names[role as usize].0)
     }
 
-    /// Returns the name of the kind of a role, if this host defines one.
+    /// Returns the name of a role's kind, if this host defines one.
     fn defined(&self, host: &Host, role: Role) -> Option<&str> {
         let (name, defined) = &self.names.get(*self.places.get(host)?)?[role as usize];
         defined.then_some(name)
@@ -146,9 +138,8 @@ mod tests {
     }
 
     /// In Kineto's vocabulary, calls have Kineto's words (its `ActivityType`). In the generic
-    /// vocabulary, they have the kinds of their hosts. If Kineto or another host already has a kind
-    /// with the same name, the host's name is put before the name. A kind whose name is not allowed
-    /// is left out.
+    /// vocabulary, they have the kinds of their hosts. If a name is taken, the host's name is put
+    /// before it. A kind whose name is not allowed is left out.
     #[test]
     fn categories_by_host_and_role() {
         let hosts = [
@@ -171,7 +162,7 @@ mod tests {
             (3, Role::Op, "cpu_op", "toy.kernel"),
             (3, Role::Task, "cpu_op", "cpu_op"),
             (4, Role::Workgroup, "cpu_op", "workgroup"),
-            // Kineto has different kinds for these roles, so only the first role can have the name.
+            // Kineto has different kinds for these roles, so only the first one can have the name.
             (5, Role::Run, "user_annotation", "runner.once"),
             (5, Role::Range, "user_annotation", "runner.once"),
             (5, Role::Op, "cpu_op", "once"),
@@ -186,7 +177,7 @@ mod tests {
         }
     }
 
-    /// The list in a trace may contain anything, and must not cause an error.
+    /// The list in a trace may contain anything.
     #[test]
     fn listed_kinds_are_registered() {
         let kind = |producer: &str, name: &str| json!({"producer": producer, "name": name});

@@ -1,6 +1,5 @@
-//! Shows hits of instrumented loops as slices in the rows of their threads. The slices are named
-//! `function:loop`. Only mode log of the loops' runtime records the start and the end of hits; the
-//! other modes only record sums.
+//! Shows hits of instrumented loops as slices, named `function:loop`, in the rows of their threads.
+//! Only mode log of the loops' runtime records when hits start and end.
 
 use std::collections::HashSet;
 use std::io;
@@ -9,28 +8,26 @@ use profile::Profile;
 
 use crate::timeline::{Arg, Id, ProcessRow, Row, Slice, ThreadRow, TimelineSink};
 
-/// The category of these slices in every vocabulary. By the category, an import recognizes that
-/// they are hits of loops, and not calls.
+/// The category of these slices in every vocabulary, by which an import recognizes them.
 pub const LOOP_CATEGORY: &str = "loop";
 
 /// A hit that ended.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopSlice<'a> {
-    /// Index of the process in the profile.
+    /// Index in the profile.
     pub process: usize,
-    /// The kernel's id of the thread.
+    /// The kernel's id.
     pub tid: u32,
-    /// The name of the slice.
+    /// The slice's name.
     pub name: &'a str,
-    /// The id of the loop in its module.
+    /// The loop's id in its module.
     pub id: u32,
-    /// The start of the hit, in ns since 1970-01-01 UTC.
+    /// In ns since 1970-01-01 UTC.
     pub start_ns: i64,
     pub duration_ns: u64,
 }
 
-/// Passes the hits to `sink`. They must be sorted by thread and start, outer hits before inner
-/// ones.
+/// The hits must be sorted by thread and start, outer hits before inner ones.
 pub fn export_loops(
     profile: &Profile,
     slices: &[LoopSlice<'_>],
@@ -43,7 +40,7 @@ pub fn export_loops(
             process: Id::Number(process.id.pid.into()),
             thread: Id::Number(slice.tid.into()),
         };
-        // The rows of processes and threads with calls already have names.
+        // Processes and threads with calls already have names.
         let has_calls = !process.threads.is_empty();
         if named.insert((slice.process, None)) && !has_calls {
             let program = process.info.as_ref().map_or("", |info| info.program.as_str());

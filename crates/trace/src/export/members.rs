@@ -1,10 +1,9 @@
 //! Shows the timelines of several profiles as one timeline. Each profile has its own rows and
 //! arrows.
 //!
-//! A process keeps its id unless an earlier profile has a process with the same id. In that case,
-//! the process gets a number above all process ids of Linux, because viewers draw processes with
-//! the same number as one process. Rows that are not processes, such as devices, also get such
-//! numbers. So each of these rows becomes a process with the name of its profile.
+//! A process keeps its id unless an earlier profile has it. Then the process gets a number above
+//! the process ids of Linux, because viewers draw processes with the same number as one process.
+//! Rows that are not processes, such as devices, also get such numbers.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -14,12 +13,11 @@ use crate::timeline::{
     Flow, Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow, TimelineSink,
 };
 
-/// The difference between the sort indices of one profile and those of the next one. Because of it,
-/// the rows of a profile come before the rows of the next one.
+/// The distance between the sort indices of consecutive profiles, so that the rows of one come
+/// before those of the next.
 const ROWS: i64 = 1 << 24;
-/// The number that is added to the ids of the second profile's arrows. Twice this number is added
-/// to those of the third profile, and so on. The ids of a thousand profiles are below 2^53, up to
-/// which programs that read JSON are exact.
+/// The distance between the arrow ids of consecutive profiles. The ids of a thousand profiles are
+/// below 2^53, up to which programs that read JSON are exact.
 const FLOWS: u64 = 1 << 42;
 
 /// The process numbers that are already in use.
@@ -40,12 +38,12 @@ impl Numbers {
     }
 }
 
-/// Passes the timeline of one profile on to the timeline of all profiles.
+/// Passes the timeline of one profile on to that of all.
 #[derive(Debug)]
 pub struct OfMember<'a, S> {
     sink: &'a mut S,
     numbers: &'a mut Numbers,
-    /// The number of each of the member's processes in the timeline of all profiles.
+    /// The numbers of the member's processes in the timeline of all profiles.
     of_number: HashMap<i64, i64>,
     of_text: HashMap<String, String>,
     place: u32,
@@ -54,8 +52,8 @@ pub struct OfMember<'a, S> {
 }
 
 impl<'a, S: TimelineSink> OfMember<'a, S> {
-    /// Adds a profile. `place` is its index among the profiles. `label` is put before the names of
-    /// its processes. `shift_ns` is added to its times.
+    /// `place` is the profile's index. `label` is put before the names of its processes. `shift_ns`
+    /// is added to its times.
     pub fn new(
         sink: &'a mut S,
         numbers: &'a mut Numbers,
@@ -101,7 +99,7 @@ impl<'a, S: TimelineSink> OfMember<'a, S> {
     }
 }
 
-/// Converts row `$row` of a member to the row in the timeline of all profiles.
+/// Converts a row of a member to one of all profiles.
 macro_rules! moved {
     ($self:ident, $row:expr) => {{
         $self.learn($row.process);
@@ -114,7 +112,7 @@ impl<S: TimelineSink> TimelineSink for OfMember<'_, S> {
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
         self.learn(process.id);
         let id = Self::id(&self.of_number, &self.of_text, process.id);
-        // If the name of a process already begins with its rank, no label is added.
+        // A name with a rank needs no label.
         let name = match process.name.starts_with("rank ") {
             true => process.name.to_owned(),
             false => format!("{}: {}", self.label, process.name),

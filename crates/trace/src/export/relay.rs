@@ -9,7 +9,7 @@
 //!
 //! Decoding and merging calls takes about as long as writing them in Perfetto's format, so two
 //! threads halve the time. The slices in a batch refer to names that the caller of [`relay`] keeps
-//! until both threads are done. Only data that is made for a single call is copied.
+//! until both threads are done. Data that is made for a single call is copied.
 //!
 //! Memory: [`BATCHES`] batches of [`MOST_SLICES`] slices each.
 
@@ -22,26 +22,25 @@ use crate::timeline::{
     Arg, Flow, Id, KeysId, ProcessRow, Row, SeriesPoint, Slice, TextId, ThreadRow, TimelineSink,
 };
 
-/// Number of slices in a batch.
+/// Slices in a batch.
 const MOST_SLICES: usize = 1024;
-/// Number of batches: one is being filled, one is being written, and the others wait to be written
-/// or filled.
+/// One is being filled, one is being written, and the others wait.
 const BATCHES: usize = 4;
 
-/// A batch, which is sent to the other thread as a whole.
+/// A batch, which is sent as a whole.
 #[derive(Debug, Default)]
 struct Batch<'a> {
     slices: Vec<Kept<'a>>,
-    /// The arguments of all slices. After the arguments of a slice come the series of its counters.
+    /// Of all slices. After the arguments of a slice come the series of its counters.
     args: Vec<Arg<'a>>,
     counters: Vec<KeptCounter<'a>>,
     flows: Vec<Flow<'a>>,
-    /// Rare items. Each of them has the number of slices that come before it.
+    /// Rare items, each with the number of slices before it.
     others: Vec<(usize, Other)>,
 }
 
-/// A slice. Its lists of arguments, counters and arrows begin where those of the previous slice
-/// end. A batch has fewer than 2³² elements of each kind.
+/// A slice. Its lists begin where those of the previous slice end. A batch has fewer than 2³²
+/// elements of each kind.
 #[derive(Debug)]
 struct Kept<'a> {
     head: SliceHead<'a>,
@@ -50,8 +49,8 @@ struct Kept<'a> {
     flows_end: u32,
 }
 
-/// A counter. Its series begin where the series of the previous counter end, or, for the first
-/// counter, where the slice's arguments end.
+/// A counter. Its series begin where those of the previous counter end, or, for the first one,
+/// where the slice's arguments end.
 #[derive(Debug)]
 struct KeptCounter<'a> {
     label: CounterNames<'a>,
@@ -75,7 +74,7 @@ enum Other {
     },
 }
 
-/// A slice without its lists; see [`Slice`]. The process and the thread of its row are numbers.
+/// A slice without its lists; see [`Slice`].
 #[derive(Clone, Debug)]
 pub struct SliceHead<'a> {
     pub process: i64,
@@ -93,28 +92,26 @@ pub struct SliceHead<'a> {
 pub struct CounterNames<'a> {
     pub category: &'a str,
     pub name: &'a str,
-    /// Identifies the counter's name. If all series are known, it also identifies their names.
+    /// Identifies the counter's name and, if all series are known, their names.
     pub label: Option<TextId>,
     pub units: &'a [(&'a str, &'a str)],
 }
 
-/// The error for the case that the thread that writes has ended. The error that this thread
-/// returned has the reason.
+/// The thread that writes has ended. Its own error has the reason.
 #[derive(Debug)]
 pub struct Gone;
 
-/// Receives a timeline slice by slice. The caller first adds the parts of a slice, then calls
-/// [`Relay::slice`].
+/// Receives a timeline. The caller first adds the parts of a slice, then calls [`Relay::slice`].
 #[derive(Debug)]
 pub struct Relay<'a> {
     batch: Batch<'a>,
-    /// The end of the slice's arguments; `None` as long as no counter was added.
+    /// Where the slice's arguments end; `None` as long as no counter was added.
     args_end: Option<usize>,
     full: SyncSender<Batch<'a>>,
     empty: Receiver<Batch<'a>>,
 }
 
-/// Runs `make`, and passes the timeline that it makes on to `sink`, which runs in another thread.
+/// Runs `make`, and passes its timeline on to `sink`, which runs in another thread.
 ///
 /// # Errors
 /// Fails if writing failed, or if no other thread could be started.
@@ -144,7 +141,7 @@ pub fn relay<'a, T>(
     })
 }
 
-/// Passes every batch on to `sink`, and gives the emptied batches back.
+/// Passes the batches on to `sink`, and gives them back empty.
 fn write<'a>(
     sink: &mut impl TimelineSink,
     batches: &Receiver<Batch<'a>>,
@@ -153,25 +150,23 @@ fn write<'a>(
     for mut batch in batches {
         batch.write(sink)?;
         batch.clear();
-        // After the last batch, nobody receives the emptied batch any more, so an error is ignored.
+        // After the last batch, nobody receives it any more.
         let _ = back.send(batch);
     }
     Ok(())
 }
 
 impl<'a> Relay<'a> {
-    /// Returns the list to which the arguments of the next slice are added.
+    /// Returns the list for the arguments of the next slice.
     pub fn args(&mut self) -> &mut Vec<Arg<'a>> {
         &mut self.batch.args
     }
 
-    /// Adds an arrow to the next slice.
     pub fn flow(&mut self, flow: Flow<'a>) {
         self.batch.flows.push(flow);
     }
 
-    /// Adds the series of a counter to the next slice. No arguments can be added to the slice after
-    /// this.
+    /// Adds the series of a counter to the next slice, which can then get no more arguments.
     pub fn counter(&mut self, label: CounterNames<'a>, series: impl IntoIterator<Item = Arg<'a>>) {
         let batch = &mut self.batch;
         self.args_end.get_or_insert(batch.args.len());
@@ -215,7 +210,7 @@ impl<'a> Relay<'a> {
         self.batch.others.push((self.batch.slices.len(), other));
     }
 
-    /// Sends the batch to the other thread, and continues with an empty batch.
+    /// Sends the batch, and continues with an empty one.
     fn send(&mut self) -> Result<(), Gone> {
         let next = self.empty.recv().map_err(|_| Gone)?;
         let full = std::mem::replace(&mut self.batch, next);
@@ -301,8 +296,7 @@ mod tests {
 
     const ROW: Row<'_> = Row { process: Id::Number(7), thread: Id::Number(8) };
 
-    /// A sink that records all items that it receives, and that fails at the slice with a certain
-    /// name.
+    /// Records what it receives, and fails at the slice with a certain name.
     #[derive(Default)]
     struct Said {
         lines: Vec<String>,
@@ -338,8 +332,8 @@ mod tests {
         }
     }
 
-    /// Passes slices of every form to `relay`, with rows between them. The items that the sink must
-    /// receive are added to `expected`.
+    /// Passes slices of every form to `relay`, with rows between them, and adds what the sink must
+    /// receive to `expected`.
     fn fill<'a>(
         relay: &mut Relay<'a>,
         slices: usize,

@@ -1,15 +1,15 @@
-//! Shows a profile's tracks (its time series) as counters of the timeline.
+//! Shows a profile's tracks (its time series) as counters.
 //!
 //! ```text
 //!  readings    r0 ────── r1 ────── (failed) ────── r3
 //!  points      (r1−r0)/s at r0 · (r3−r1)/s at r1
 //! ```
 //!
-//! For a cumulative series of raw counts, rates are shown. The rate of an interval between two
-//! readings is shown from the start of the interval. If the kernel ran the counter only during a
-//! part of the interval, the difference of the readings is multiplied by enabled / running. An
-//! interval in which the counter never ran has no point. Readings of other series are shown
-//! unchanged. A reading that failed, or that is not a finite number, has no point.
+//! A cumulative series of raw counts is shown as rates. The rate of an interval between two
+//! readings is at the start of the interval. If the kernel ran the counter during a part of the
+//! interval, the difference of the readings is multiplied by enabled / running. An interval in
+//! which the counter was enabled but did not run has no point. Other readings are shown as they
+//! are. A reading that failed, or that is not a finite number, has no point.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,8 +20,8 @@ use profile::{LossCount, Profile, merge_losses};
 
 use crate::timeline::{Arg, ArgValue, Id, ProcessRow, Row, SeriesPoint, TimelineSink};
 
-/// Tracks that belong to no process are shown in processes with numbers from this one on. The index
-/// of the directory of tracks is added to it.
+/// Tracks that belong to no process are in a process with this number plus the index of the
+/// directory of tracks.
 pub const TRACK_ROWS: i64 = 6_000_000;
 
 /// A series and its last reading.
@@ -33,7 +33,7 @@ struct State<'a> {
     last: Option<(i64, u64, u64, u64)>,
 }
 
-/// Passes every sample of the profile to `sink`. Returns the losses that were found.
+/// Passes the samples of the profile to `sink`. Returns the losses that were found.
 pub fn export_tracks(
     profile: &Profile,
     vocabulary: Vocabulary,
@@ -104,11 +104,11 @@ impl<'a> State<'a> {
         Self { series, name, key, unit, last: None }
     }
 
-    /// Returns the time and the value of the point that can be shown after this sample was read.
+    /// Returns the point that can be shown after this sample was read.
     fn point(&mut self, sample: &Sample, profile: &Profile) -> Option<(i64, f64)> {
         let scale = self.series.scale;
         match sample.reading? {
-            // If another program has computed the value, it is shown unchanged, even if it is
+            // Another program has computed the value, so no rate is computed, even if it is
             // cumulative.
             Reading::Value(value) => {
                 let value = value * scale;

@@ -6,10 +6,8 @@ use crate::chrome::read::{EventSink, ReadError, ReadErrorKind, ReadSummary, read
 use crate::kind::{self, FileKind};
 use crate::perfetto;
 
-/// Reads a trace in any known format: Chrome's JSON, Perfetto's format, or the lines of IREE's
-/// profiler. A file of each format may be compressed with gzip. This function has no type
-/// parameters, so the readers are compiled only once, in this crate, where their functions can be
-/// inlined.
+/// Reads a trace, which may be compressed with gzip. This function has no type parameters, so the
+/// readers are compiled once, in this crate, where their functions can be inlined.
 ///
 /// # Errors
 /// Fails if the file cannot be read, or is a file of another kind. The error names the kind.

@@ -6,15 +6,17 @@
 //!                                 └─► profile::tracks       counters, for report, stats, export
 //! ```
 //!
-//! A process of the trace becomes a process of the profile, and a thread (or stream) becomes a thread. A category
-//! becomes a library, and each name in a category becomes an op. Calls are made from complete slices (`X`), and from
-//! each `B` with its `E`. Ids that are not process ids (texts, negative or very large numbers) are replaced by free
-//! ids; an id that was a text becomes the name of its process.
+//! A process of the trace becomes a process of the profile, and a thread (or stream) becomes a
+//! thread. A category becomes a library, and each name in a category becomes an op. Calls are made
+//! from complete slices (`X`), and from each `B` with its `E`. Ids that are not process ids (texts,
+//! negative or very large numbers) are replaced by free ids; an id that was a text becomes the name
+//! of its process.
 //!
 //! Two kinds of calls belong to no thread ([`Role::is_apart`]): asynchronous spans, and calls that
 //! describe the profiler's own work. For each of these kinds, each process gets a made-up thread.
 //!
-//! Memory: names, rows, series, starts whose ends were not read yet, and pages that are not full yet, but no events.
+//! Memory: names, rows, series, starts whose ends were not read yet, and pages that are not full
+//! yet, but no events.
 
 mod counters;
 mod held;
@@ -47,9 +49,9 @@ pub use recorded::Added;
 use recorded::{Recorded, moment};
 use spans::Spans;
 
-/// The ticks that the time 0 of a foreign trace gets. They are so large that earlier times have positive ticks, too.
+/// The ticks of a foreign trace's time 0, so large that earlier times have positive ticks, too.
 pub const EPOCH_TICKS: u64 = 1 << 61;
-/// Maximum number of slices in one row that are open at the same time.
+/// The maximum number of open slices in a row.
 const MOST_OPEN: usize = 1 << 16;
 
 /// Makes a profile from one or more traces.
@@ -58,40 +60,39 @@ pub struct Import {
     dir: Dir,
     calls: CallsWriter,
     next_pid: u32,
-    /// The ticks that the trace's time 0 gets.
+    /// The ticks of the trace's time 0.
     epoch: i64,
-    /// Base time of the first trace, to which times of the profile are relative. `None` until the
-    /// first trace was read.
+    /// The base time of the first trace, to which times of the profile are relative.
     base_ns: Option<i64>,
     first_ns: i64,
     last_ns: i64,
-    /// The first and the last time of counter values. They are used for a trace that has only counters.
+    /// The first and the last time of counter values, for a trace that has only counters.
     counters_ns: Option<(i64, i64)>,
     manifest: Manifest,
     counts: Imported,
     losses: Vec<LossCount>,
-    /// Number of events of each form in all traces.
+    /// Number of events of each form.
     forms: Box<[u64; 256]>,
-    /// The recorded profile to which the traces are added; `None` if a new profile is made.
+    /// The recorded profile to which the traces are added, unless a new profile is made.
     recorded: Option<Recorded>,
 }
 
-/// Receives the events of one trace: an [`EventSink`].
+/// Receives the events of one trace.
 #[derive(Debug)]
 pub struct OneTrace<'a> {
     all: &'a mut Import,
     activities: ActivitiesWriter,
     document: Map<String, Value>,
-    /// The number of ns that is added to this trace's times to get times on the clock of the first trace.
+    /// Converts this trace's times to the clock of the first trace.
     shift_ns: i64,
     processes: HashMap<Id, Process>,
     /// The numbers of processes whose ids are not their numbers.
     numbers: HashMap<i64, u32>,
     rows: Vec<Row>,
     by_id: HashMap<Ids, usize>,
-    /// The row of the previous event. It is looked at first, because the next event often has the same row.
+    /// The row of the previous event, because the next event often has the same one.
     last: Option<(Ids, usize)>,
-    /// The export for each name and category in each process, and whether its calls are a profiler's own work.
+    /// For each name and category in each process, and whether the calls are a profiler's own work.
     exports: FastMap<(ProcessKey, u64), (ExportKey, bool)>,
     /// The exports of asynchronous spans, for each name and category in each process.
     span_exports: FastMap<(ProcessKey, u64), ExportKey>,
@@ -103,7 +104,7 @@ pub struct OneTrace<'a> {
     rounded: u64,
     /// Number of calls whose duration was rounded to 0.
     too_short: u64,
-    /// Number of counter values that are not numbers, and of calls whose times cannot be stored in a profile.
+    /// Number of counter values that are not numbers, and of calls whose times cannot be stored.
     no_numbers: u64,
     unpaired: u64,
     text: String,
@@ -120,18 +121,16 @@ struct Row {
     id: RowId,
     process: Option<ProcessKey>,
     thread: Option<ThreadKey>,
-    /// Slices whose start was read but not their end: category, name, time.
+    /// Slices whose end was not read yet: category, name, time.
     open: Vec<(Option<NameId>, Option<NameId>, i64)>,
 }
 
-/// The ids of a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Ids {
     process: Option<Id>,
     thread: Option<Id>,
 }
 
-/// An id of a process or thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Id {
     Number(i64),
@@ -155,7 +154,6 @@ impl Id {
     }
 }
 
-/// Returns whether a known id is equal to an event's id.
 fn same(known: &Option<Id>, found: &Option<Scalar<'_>>) -> bool {
     match (known, found) {
         (None, None) => true,
@@ -165,8 +163,8 @@ fn same(known: &Option<Id>, found: &Option<Scalar<'_>>) -> bool {
 }
 
 impl Import {
-    /// Begins a profile in `dir`, which must be an empty directory. `manifest` contains what the
-    /// caller knows about the profile.
+    /// Begins a profile in `dir`, which must be empty. `manifest` contains what the caller knows
+    /// about the profile.
     ///
     /// # Errors
     /// Fails if the directory is not writable.
@@ -192,8 +190,8 @@ impl Import {
         })
     }
 
-    /// Begins a trace. `name` is the name of its directory of activities. It must be one word, and must differ for
-    /// each trace. `shift_ns` is added to the trace's times to get times of the first trace.
+    /// Begins a trace. `name` is the name of its directory of activities: one word, which must
+    /// differ for each trace. `shift_ns` converts its times to those of the first trace.
     ///
     /// # Errors
     /// Fails if the profile is not writable.
@@ -231,7 +229,7 @@ impl Import {
         self.losses.extend(losses);
     }
 
-    /// Writes everything that is not written yet.
+    /// Writes what is not written yet.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -259,7 +257,7 @@ impl Import {
 }
 
 impl OneTrace<'_> {
-    /// Ends the trace. `file` is the name that notes use for the trace.
+    /// Ends the trace, which notes call `file`.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -369,7 +367,7 @@ impl OneTrace<'_> {
         Ok(key)
     }
 
-    /// Returns the thread of a row. The thread is created when it is first needed.
+    /// Returns the thread of a row, which is created when it is first needed.
     fn thread(&mut self, row: usize) -> Result<(ProcessKey, ThreadKey), String> {
         if let Row { process: Some(process), thread: Some(thread), .. } = self.rows[row] {
             return Ok((process, thread));
@@ -427,8 +425,8 @@ impl OneTrace<'_> {
         end_ns: i64,
     ) -> Result<(), String> {
         let all = &mut *self.all;
-        // A call whose times cannot be stored in the profile is left out, because its times, and so
-        // its duration, would be changed.
+        // A call whose times cannot be stored is left out, because its times, and so its duration,
+        // would be changed.
         let fits = |ns: i64| {
             let ns = ns.checked_add(self.shift_ns)?;
             (all.epoch.checked_add(ns)? >= 0).then_some(ns)
@@ -443,10 +441,9 @@ impl OneTrace<'_> {
         self.all.calls.call(thread, export, start, end).map_err(|e| e.to_string())
     }
 
-    /// Returns whether slices with this category, in the event's row, are those that Kineto writes
-    /// about its own work. There are two kinds of such slices. For each profiler, Kineto writes one
-    /// slice over the profiler's whole time (category `Trace`, process `Spans`, which has a number
-    /// in a recorded profile). It also writes the time that profiling took (`overhead`).
+    /// Whether slices with this category, in the event's row, are those that Kineto writes about
+    /// its own work: one slice over a profiler's whole time (category `Trace`, process `Spans`,
+    /// which has a number in a recorded profile), and the time that profiling took (`overhead`).
     fn is_bookkeeping(&self, category: &str) -> bool {
         let of_spans = || match &self.last {
             Some((Ids { process: Some(Id::Text(text)), .. }, _)) => text.starts_with("Spans"),
@@ -455,14 +452,13 @@ impl OneTrace<'_> {
         category == "overhead" || (category == "Trace" && of_spans())
     }
 
-    /// Returns the made-up thread of a process for calls that belong to no thread.
+    /// Returns the made-up thread of a process.
     fn apart(&mut self, process: ProcessKey, role: Role) -> ThreadKey {
         let calls = &mut self.all.calls;
         let name = if role == Role::Span { "async spans" } else { "profiler" };
         *self.apart.entry((process, role)).or_insert_with(|| calls.named_thread(process, name))
     }
 
-    /// Handles `process_name`, `thread_name` and other metadata.
     fn metadata(&mut self, row: usize, event: &Event<'_>) -> Result<(), String> {
         let mut given = None;
         let is_label = event.name.as_deref() == Some("process_labels");
@@ -483,7 +479,8 @@ impl OneTrace<'_> {
                     self.all.calls.name_process(key, &given);
                 }
             }
-            // Kineto uses the name of the program as the name of each device, and the device's own name as the label.
+            // Kineto uses the name of the program as the name of each device, and the device's own
+            // name as the label.
             Some("process_labels") if given.starts_with("GPU ") => {
                 let id = event.pid.as_ref().map_or(Id::Text("".into()), Id::of);
                 let key = self.process(Some(&id))?;
@@ -536,7 +533,8 @@ impl OneTrace<'_> {
         Ok((row, category, name))
     }
 
-    /// Converts an event to the data that reports use: a call, a span, the name of a row, or values of a counter.
+    /// Converts an event to what reports use: a call, a span, the name of a row, or values of a
+    /// counter.
     fn understand(
         &mut self,
         event: &Event<'_>,
@@ -570,7 +568,7 @@ impl OneTrace<'_> {
         Ok(())
     }
 
-    /// Counts times whose text contains more information than nanoseconds can express.
+    /// Counts times with more information than nanoseconds can express.
     #[cold]
     fn imprecise(&mut self, event: &Event<'_>) {
         let rounded = (event.exact_time.is_some() && event.time_ns.is_some())
@@ -593,7 +591,7 @@ impl EventSink for OneTrace<'_> {
     }
 }
 
-/// Returns a number for a name, and 0 if there is no name. No trace has so many names that 32 bits are not enough.
+/// Returns a number for a name, and 0 if there is no name.
 fn number(name: Option<NameId>) -> u64 {
     name.map_or(0, |name| u64::from(name.0) + 1)
 }

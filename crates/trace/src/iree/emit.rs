@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{Bundle, Row, RowKind, Sink, Slice};
 use crate::chrome::event::{Event, Raw, Scalar};
 
-/// The categories that events can have.
+/// The categories of events.
 const QUEUE: &str = "queue";
 const DISPATCH: &str = "dispatch";
 const KERNEL: &str = "kernel";
@@ -54,7 +54,7 @@ impl Writer<'_> {
     }
 }
 
-/// Passes all events on to `sink`. Returns the number of events.
+/// Returns the number of events.
 pub(super) fn emit(bundle: &Bundle, sink: &mut dyn Sink) -> Result<u64, String> {
     let mut writer = Writer { sink, events: 0 };
     for (number, slice) in (0..).zip(&bundle.slices) {
@@ -92,8 +92,8 @@ pub(super) fn emit(bundle: &Bundle, sink: &mut dyn Sink) -> Result<u64, String> 
     Ok(writer.events)
 }
 
-/// Passes a slice on as an event. A region consists of the dispatches in it, which have their own
-/// slices. So the region becomes an asynchronous span, whose time is not part of any sum.
+/// A region consists of dispatches, which have their own slices. So it becomes an asynchronous
+/// span, which is not part of any sum.
 fn emit_slice(slice: &Slice, writer: &mut Writer<'_>, number: u64) -> Result<(), String> {
     let category = match (slice.row.kind, slice.workgroups) {
         (RowKind::Device, Some(_)) => KERNEL,

@@ -1,11 +1,11 @@
-//! Divides rows into lanes, such that two slices in one lane are either one after the other or one
-//! inside of the other.
+//! Divides rows into lanes, so that two slices in one lane are one after the other or one inside of
+//! the other.
 
 use std::collections::HashMap;
 
 use super::{Row, Slice};
 
-/// A lane: the submission of its outermost open slice, and the ends of all slices that are open.
+/// The submission of the outermost open slice, and the ends of the open slices.
 #[derive(Default)]
 struct Lane {
     submission: u64,
@@ -13,7 +13,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// Returns whether a slice fits into the lane. If it fits, it is added to the lane.
+    /// Adds a slice if it fits into the lane.
     fn takes(&mut self, slice: &Slice) -> bool {
         let end = slice.begin_ns.saturating_add(slice.duration_ns);
         while self.open.pop_if(|open| *open <= slice.begin_ns).is_some() {}
@@ -31,9 +31,8 @@ impl Lane {
     }
 }
 
-/// Finds the lane of each slice, from 0. The slices must be in the order of their starts. A slice
-/// is never put inside of a slice of another submission to the queue, even if it ran during that
-/// slice.
+/// The slices must be in the order of their starts. A slice is not put inside of a slice of another
+/// submission, even if it ran during that slice.
 pub(super) fn find(slices: &mut [Slice]) {
     let mut rows: HashMap<Row, Vec<Lane>> = HashMap::new();
     for slice in slices {

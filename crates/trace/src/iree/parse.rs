@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::{Bundle, MOST_LINE, MOST_SLICES, Memory, Row, RowKind, Slice, Wait, lanes};
 use crate::chrome::read::{ReadError, ReadErrorKind, ReadSummary};
 
-/// The values of a record that become arguments of a slice. The number after each key is the number
-/// that IREE writes if there is no value.
+/// Values that become arguments of a slice, each with the number that IREE writes if there is no
+/// value.
 const KEPT: [(&str, u64); 22] = [
     ("event_id", 0),
     ("submission_id", 0),
@@ -34,9 +34,9 @@ const KEPT: [(&str, u64); 22] = [
     ("region_tile_count", 0),
     ("result", 0),
 ];
-/// The texts and lists of a record that become arguments of a slice without a change.
+/// Texts that become arguments.
 const KEPT_AS_THEY_ARE: [&str; 2] = ["dependency_strategy", "timing_source"];
-/// Kinds of records that only describe things to which events refer, or that add nothing to events.
+/// Records that only describe things to which events refer, or that add nothing to events.
 const DESCRIPTIONS: [&str; 14] = [
     "schema",
     "session",
@@ -56,7 +56,7 @@ const DESCRIPTIONS: [&str; 14] = [
 
 type Record = Map<String, Value>;
 
-/// One moment on the driver's clock and on the host's clock.
+/// One moment on both clocks.
 #[derive(Clone, Copy, Debug)]
 struct Correlated {
     driver_ns: i64,
@@ -66,15 +66,15 @@ struct Correlated {
 #[derive(Default)]
 struct Reading {
     bundle: Bundle,
-    /// For each device: the first and the last correlation of the two clocks.
+    /// For each device: the first and the last correlation.
     clocks: HashMap<u64, [Correlated; 2]>,
-    /// Indices of the slices whose times are on the driver's clock.
+    /// Slices whose times are on the driver's clock.
     by_driver: Vec<usize>,
-    /// The counters of each set, with their names and the place of their values in a sample.
+    /// The counters of each set: name, and place of the values in a sample.
     counters: HashMap<u64, Vec<(String, usize, usize)>>,
-    /// The samples of each dispatch, with their values.
+    /// The samples of each dispatch.
     samples: HashMap<u64, Vec<(u64, Vec<Value>)>>,
-    /// The slice of each dispatch, by the number of its event.
+    /// The slice of each dispatch, by its event.
     by_event: HashMap<u64, usize>,
     /// The number of each memory pool.
     pools: HashMap<u64, u64>,
@@ -96,7 +96,6 @@ fn is_true(record: &Record, key: &str) -> bool {
     record.get(key).and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// Reads all lines.
 pub(super) fn bundle(source: &mut dyn Read) -> Result<Bundle, ReadError> {
     let mut lines = BufReader::new(source);
     let (mut reading, mut line, mut at) = (Reading::default(), Vec::new(), 0u64);
@@ -154,7 +153,7 @@ impl Reading {
         match known {
             Some(()) => {}
             None if DESCRIPTIONS.contains(&kind.as_str()) => {}
-            // The event has no valid time, or its kind is not known to this version.
+            // No valid time, or an unknown kind.
             None => summary.skipped += 1,
         }
     }
@@ -209,7 +208,7 @@ impl Reading {
 
     fn wait(&mut self, record: &Record) -> Option<()> {
         let begin_ns = time(record, "host_time_ns")?;
-        // If an operation was never ready, there is no second time.
+        // An operation that was never ready has no second time.
         let end_ns = time(record, "ready_host_time_ns").filter(|end| *end >= begin_ns)?;
         self.bundle.waits.push(Wait {
             row: row(record, RowKind::Host)?,
@@ -280,7 +279,7 @@ impl Reading {
             let args = &mut self.bundle.slices[*at].args;
             for (set, values) in samples {
                 for (name, offset, count) in self.counters.get(set).into_iter().flatten() {
-                    // A counter has one value for each part of a device. The values are added up.
+                    // One value for each part of a device, which are added up.
                     let of = values.iter().skip(*offset).take(*count).filter_map(Value::as_u64);
                     args.insert(name.clone(), of.fold(0u64, u64::saturating_add).into());
                 }
@@ -295,8 +294,7 @@ impl Reading {
     }
 }
 
-/// Converts a time from the driver's clock to the host's clock. The conversion is the line through
-/// the first and the last correlation.
+/// Converts a time by the line through the first and the last correlation.
 fn on_host([first, last]: &[Correlated; 2], driver_ns: i64) -> i64 {
     let since = driver_ns.saturating_sub(first.driver_ns) as f64;
     let driver = last.driver_ns.saturating_sub(first.driver_ns) as f64;

@@ -10,19 +10,18 @@ use super::extras::MOST_EXTRAS;
 use super::fields::{clocks, defaults, event, interned, packet, trace};
 use crate::check::Report;
 
-/// The size in bytes of the largest accepted packet.
+/// In bytes. A larger packet is a finding.
 const MOST_PACKET: u64 = 1 << 28;
-/// The most bytes of a compressed packet's content that are decompressed.
+/// How many bytes of a compressed packet's content are decompressed.
 const MOST_UNCOMPRESSED: u64 = 1 << 30;
 
-/// Reads the whole file and returns the findings about it. Memory: one packet, and the texts to
-/// which sequences have given numbers.
+/// Reads the whole file and returns the findings about it.
 pub fn check(source: impl Read) -> io::Result<Report> {
     let mut source = BufReader::with_capacity(1 << 18, source);
     let mut check = Check::default();
     let (mut at, mut body) = (0u64, Vec::new());
     loop {
-        // A tag and a length take at most 20 bytes, and the buffer has at least one of them.
+        // A tag and a length take at most 20 bytes.
         let mut head = Vec::with_capacity(20);
         let mut values = [0u64; 2];
         for value in &mut values {
@@ -74,9 +73,8 @@ fn next_byte(source: &mut impl BufRead) -> io::Result<Option<u8>> {
 struct Check {
     report: Report,
     sequences: HashMap<u64, Sequence>,
-    /// Number of open slices, by track.
     open: HashMap<u64, u64>,
-    /// For each flow: the place where it was first seen, and whether it was seen again.
+    /// For each flow: where it was first seen, and whether it was seen again.
     flows: HashMap<u64, (u64, bool)>,
     packets: u64,
     /// The clock on which viewers display times, and its time in the latest snapshot.
@@ -87,16 +85,15 @@ struct Check {
 #[derive(Default)]
 struct Sequence {
     cleared: bool,
-    /// The numbers of categories, names, and names of annotations that were defined so far.
+    /// The numbers of categories, names, and names of annotations that were defined.
     known: [HashSet<u64>; 3],
     clocks: HashSet<u64>,
     track: u64,
-    /// Number of tracks for counter values that are in the packet of a slice.
+    /// Number of default tracks for counter values in the packets of slices.
     extra_tracks: usize,
     clock: u64,
 }
 
-/// The fields of a packet that are checked.
 #[derive(Default)]
 struct Packet<'a> {
     sequence: u64,
@@ -139,7 +136,7 @@ impl Check {
         self.report.find(at + damage.at as u64, "damaged message", damage.what);
     }
 
-    /// Calls `each` with the fields of a message. Adds a finding if the message is damaged.
+    /// Calls `each` with the fields of a message. Damage becomes a finding.
     fn each<'a>(&mut self, at: u64, bytes: &'a [u8], mut each: impl FnMut(u32, Field<'a>, usize)) {
         for field in Fields::new(bytes) {
             match field {
@@ -177,7 +174,7 @@ impl Check {
         self.sequences.insert(p.sequence, sequence);
     }
 
-    /// Checks a compressed packet. The place of findings inside of it is that of the packet itself.
+    /// Findings inside of a compressed packet have the place of the packet.
     fn compressed(&mut self, at: u64, bytes: &[u8], outer: bool) {
         self.report.count("compressed packets");
         // A compressed packet inside of a compressed packet is not decompressed: a thousand bytes
@@ -255,9 +252,8 @@ impl Check {
         }
     }
 
-    /// Checks that the clock on which times are displayed does not go back from one snapshot to the
-    /// next. A snapshot with clocks of a sequence of packets is not checked, because it only
-    /// relates these clocks to others.
+    /// Checks that the clock on which times are displayed does not go back. A snapshot with clocks
+    /// of a sequence of packets is not checked, because it only relates these clocks to others.
     fn snapshot(&mut self, at: u64, primary: Option<u64>, clocks: &[(u64, u64)]) {
         if clocks.iter().any(|(id, _)| *id >= clocks::OF_SEQUENCE) {
             return;
@@ -550,8 +546,8 @@ mod tests {
             }
             noticed += u64::from(check(&bytes[..]).unwrap().wrong() > 0);
         }
-        // The check finds a defect in every packet except those with clocks, descriptions of tracks
-        // (the process, the row, a lane, and the row of the lane) and metadata.
+        // A defect is found in every packet except those with clocks, descriptions of tracks (the
+        // process, the row, a lane, and the row of the lane) and metadata.
         assert_eq!(noticed, packets.len() as u64 - 6);
     }
 }

@@ -1,9 +1,9 @@
 //! Decodes protobuf's wire format from untrusted bytes.
 
-/// The reason why a message cannot be decoded, with the place in the message.
+/// Why a message cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The place, in bytes from the start of the message.
+    /// In bytes from the start of the message.
     pub at: usize,
     pub what: &'static str,
 }
@@ -26,7 +26,6 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns the bytes, if the value consists of bytes.
     pub fn bytes(self) -> Option<&'a [u8]> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
@@ -35,15 +34,14 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Iterates over the fields of a message, in their order. The iteration ends after the first
-/// damage.
+/// Iterates over the fields of a message, up to the first damage.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-/// The number of a field, its value, and the place in the message where the value begins.
+/// A field's number, its value, and the place where the value begins.
 pub type Found<'a> = (u32, Field<'a>, usize);
 
 impl<'a> Fields<'a> {

@@ -1,13 +1,13 @@
-//! Appends data in protobuf's wire format to bytes, as far as traces need this format.
+//! Appends data in protobuf's wire format, as far as traces need it.
 
 /// Appends fields.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    /// The bytes that were appended so far.
+    /// What was appended.
     pub bytes: Vec<u8>,
 }
 
-/// A few fields that are encoded once and written many times.
+/// Fields that are encoded once and written many times.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fields {
     bytes: [u8; 24],
@@ -15,7 +15,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Encodes the fields that `fill` appends. They must have at most 24 bytes.
+    /// The fields that `fill` appends must have at most 24 bytes.
     pub fn new(fill: impl FnOnce(&mut Encoder)) -> Self {
         let mut all = Encoder::default();
         fill(&mut all);
@@ -38,7 +38,7 @@ impl Encoder {
         }
     }
 
-    /// Appends a number that takes more than eight bytes.
+    /// Appends a number of more than eight bytes.
     #[cold]
     fn long_varint(&mut self, mut n: u64) {
         while n >= 0x80 {
@@ -68,8 +68,8 @@ impl Encoder {
         self.bytes.truncate(end);
     }
 
-    /// Appends an unsigned number, a boolean, or a value of an enumeration. The function is inlined
-    /// because the field's number is a constant for its callers.
+    /// Appends an unsigned number, a boolean, or a value of an enumeration. Inlined because the
+    /// field's number is a constant for its callers.
     #[inline(always)]
     pub fn uint(&mut self, field: u32, n: u64) {
         let tag = field << 3 | VARINT;
@@ -81,13 +81,13 @@ impl Encoder {
         }
     }
 
-    /// Appends a number whose tag or value takes more bytes than [`Encoder::uint`] appends at once.
+    /// Appends a number that [`Encoder::uint`] cannot append at once.
     fn long_uint(&mut self, tag: u32, n: u64) {
         self.varint(tag.into());
         self.varint(n);
     }
 
-    /// Appends three fields with unsigned numbers, which are usually small.
+    /// Appends three unsigned numbers, which are usually small.
     #[inline]
     pub fn three(&mut self, a: (u32, u64), b: (u32, u64), c: (u32, u64)) {
         let all = [a, b, c];
@@ -99,7 +99,7 @@ impl Encoder {
         }
     }
 
-    /// Appends a signed number of the type `int32` or `int64`.
+    /// Appends a number of the type `int32` or `int64`.
     #[inline]
     pub fn int(&mut self, field: u32, n: i64) {
         self.uint(field, n as u64);
@@ -124,8 +124,8 @@ impl Encoder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Appends a message that consists of two numbers, as most arguments of slices do. The function
-    /// is inlined because the numbers of the fields are constants for its callers.
+    /// Appends a message of two numbers, as most arguments of slices are. Inlined because the
+    /// numbers of the fields are constants for its callers.
     #[inline(always)]
     pub fn pair(&mut self, field: u32, (first, a): (u32, u64), (second, b): (u32, u64)) {
         let tags = [field << 3 | LENGTH, first << 3, second << 3];
@@ -147,7 +147,7 @@ impl Encoder {
         });
     }
 
-    /// Appends a message that consists of a number and of fields that are already encoded.
+    /// Appends a message of a number and of fields that are already encoded.
     #[inline]
     pub fn number_and(&mut self, field: u32, (first, n): (u32, u64), fields: &Fields) {
         let tags = [field << 3 | LENGTH, first << 3];
@@ -159,22 +159,22 @@ impl Encoder {
             });
         };
         let [tag, first] = tags.map(u128::from);
-        // The message has at most 33 bytes.
+        // At most 33 bytes.
         let inside = (1 + length + fields.length) as u128;
         let all = u128::from(digits) << 24 | first << 16 | inside << 8 | tag;
         self.push(all.to_le_bytes(), 3 + length);
         self.fields(fields);
     }
 
-    /// Appends a message. `fill` appends the content of the message.
+    /// Appends a message, whose content `fill` appends.
     #[inline]
     pub fn message(&mut self, field: u32, fill: impl FnOnce(&mut Self)) {
         self.message_like(field, &mut Width::default(), fill);
     }
 
-    /// Appends a message. `fill` appends the content of the message, whose length is known only
-    /// after that. As many bytes are reserved for the length as the previous message needed. If the
-    /// length needs more or fewer bytes, the content is moved.
+    /// Appends a message, whose length is known only after `fill` has appended its content. As many
+    /// bytes are reserved for the length as the previous message needed. If the length needs more
+    /// or fewer bytes, the content is moved.
     #[inline]
     pub fn message_like(&mut self, field: u32, width: &mut Width, fill: impl FnOnce(&mut Self)) {
         self.tag(field, LENGTH);
@@ -204,15 +204,13 @@ impl Encoder {
     }
 }
 
-/// Remembers whether the length of the last message took one byte or more.
+/// Whether the length of the last message took more than one byte.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Width {
     wide: bool,
 }
 
-/// Returns a number below 2⁵⁶ as a varint, with the first byte of the varint in the lowest byte,
-/// and the length of the varint. Each byte contains seven bits of the number. Its highest bit is
-/// set in all bytes except the last.
+/// Returns a number below 2⁵⁶ as a varint, with its first byte in the lowest byte, and its length.
 #[inline]
 fn short_varint(n: u64) -> Option<(u64, usize)> {
     if n < 0x80 {
@@ -234,7 +232,7 @@ fn short_varint(n: u64) -> Option<(u64, usize)> {
 mod tests {
     use super::*;
 
-    /// Encodes a number byte by byte, as the specification describes.
+    /// Byte by byte, as in the specification.
     fn slow(mut n: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         while n >= 0x80 {
@@ -284,7 +282,7 @@ mod tests {
         }
     }
 
-    /// The examples come from protobuf's description of its encoding.
+    /// From protobuf's description of its encoding.
     #[test]
     fn published_examples() {
         let mut e = Encoder::default();
@@ -309,7 +307,7 @@ mod tests {
             whole.bytes(5, &content);
             nested.message(5, |e| e.bytes.extend_from_slice(&content));
             assert_eq!(nested.bytes, whole.bytes, "{length}");
-            // The result must not depend on the length of the previous message.
+            // The length of the previous message does not matter.
             for wide in [false, true] {
                 let (mut nested, mut width) = (Encoder::default(), Width { wide });
                 nested.message_like(5, &mut width, |e| e.bytes.extend_from_slice(&content));

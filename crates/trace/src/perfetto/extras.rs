@@ -1,9 +1,9 @@
 //! Orders the counter values that are stored in the packet of a slice.
 //!
-//! A packet contains values and the tracks to which the values belong. If it contains no tracks,
-//! the default tracks of its sequence are used. Perfetto's trace processor (version 55) reads the
-//! values of a packet up to the first 0, and treats all values after it as 0. So values that are
-//! not 0 must come first, and zeros last:
+//! A packet contains values and the tracks of the values, or else the default tracks of its
+//! sequence are used. Perfetto's trace processor (version 55) reads the values of a packet up to
+//! the first 0, and treats all values after it as 0. So values that are not 0 must come first, and
+//! zeros last:
 //!
 //! ```text
 //!  counters a, b, c            0, 7, 9
@@ -12,21 +12,21 @@
 //! ```
 //!
 //! Most counters are either usually 0 or usually not 0. So after several packets had to contain
-//! their tracks, the writer puts the default tracks into another order, in which those with most
-//! values other than 0 come first. Then most packets need not contain their tracks.
+//! their tracks, the writer puts the default tracks with most values other than 0 first. Then most
+//! packets need not contain their tracks.
 
-/// Maximum number of values that Perfetto's trace processor accepts in one packet
+/// How many values Perfetto's trace processor accepts in one packet
 /// (`TrackEventData::kMaxNumExtraCounters`, version 55).
 pub const MOST_EXTRAS: usize = 8;
 
-/// The number of packets with tracks after which the default tracks are first put into another
-/// order. For each further change of the order, the number is doubled.
+/// After this number of packets with tracks, the default tracks are put into another order. The
+/// number is doubled each time.
 const PATIENCE: u32 = 8;
 
-/// The values in a packet. There are at most [`MOST_EXTRAS`], each of a different track.
+/// The values in a packet, each of a different track.
 #[derive(Debug, Default)]
 pub struct Extras {
-    /// The track and the value.
+    /// Track and value.
     values: [(u64, i64); MOST_EXTRAS],
     count: usize,
 }
@@ -36,7 +36,7 @@ impl Extras {
         self.count = 0;
     }
 
-    /// Adds a value. Returns false if there is no room for it.
+    /// Returns false if there is no room for the value.
     pub fn add(&mut self, track: u64, value: i64) -> bool {
         let free = self.values.get_mut(self.count);
         if let Some(free) = free {
@@ -52,26 +52,23 @@ impl Extras {
     }
 }
 
-/// The default tracks of a sequence: the tracks of a packet's values if the packet contains no
-/// tracks.
+/// The default tracks of a sequence, for packets without tracks.
 #[derive(Debug, Default)]
 pub struct ExtraTracks {
-    /// The tracks, in the order in which packets store their values.
+    /// In the order of the values.
     pub tracks: Vec<u64>,
-    /// Whether the tracks have changed. If so, the next packet must contain its tracks.
+    /// If the tracks have changed, the next packet must contain them.
     pub changed: bool,
-    /// For each track, the number of times that its value was not 0 since the tracks were last
-    /// reordered.
+    /// How often each track's value was not 0 since the last change of the order.
     used: [u32; MOST_EXTRAS],
-    /// Number of packets that contained their tracks since the tracks were last reordered.
+    /// How many packets contained their tracks since the last change of the order.
     named: u32,
-    /// Number of times that the tracks were reordered.
+    /// How often the order was changed.
     looked: u32,
 }
 
 impl ExtraTracks {
-    /// Returns the values in the order in which a packet must store them, and whether the packet
-    /// must contain their tracks.
+    /// Returns the values in the order of the packet, and whether it must contain their tracks.
     #[inline]
     pub fn arrange(&mut self, extras: &Extras) -> (Extras, bool) {
         let count = extras.count;
@@ -82,7 +79,7 @@ impl ExtraTracks {
             self.tracks = extras.iter().map(|(track, _)| *track).collect();
             (self.changed, self.used, self.named) = (true, [0; MOST_EXTRAS], 0);
         }
-        // Usually, all tracks have a value, and then each value has the same index as its track.
+        // Usually, each value has the same index as its track.
         let mut sorted = Extras::default();
         let (mut found, mut zeros) = (0, Extras::default());
         for (track, used) in self.tracks.iter().zip(&mut self.used) {
@@ -96,7 +93,7 @@ impl ExtraTracks {
             }
         }
         if found < count {
-            // At least one track is not among the default tracks.
+            // A track is not among the default tracks.
             (sorted.count, zeros.count) = (0, 0);
             for (track, value) in extras.iter() {
                 if *value == 0 {
@@ -120,7 +117,7 @@ impl ExtraTracks {
         (sorted, !like_defaults)
     }
 
-    /// Puts the tracks that were 0 least often first. The current packet contains its own tracks.
+    /// Puts the tracks that were 0 least often first.
     #[cold]
     fn look(&mut self) {
         (self.named, self.looked) = (0, self.looked + 1);
@@ -159,8 +156,8 @@ mod tests {
             (&[(1, 0), (2, 0), (3, 0)], &[(1, 0), (2, 0), (3, 0)], false),
             (&[(1, 0), (2, 6), (3, -7)], &[(2, 6), (3, -7), (1, 0)], true),
             (&[(1, 5), (2, 0), (3, 7)], &[(1, 5), (3, 7), (2, 0)], true),
-            // Some of the tracks have no value. Without the tracks in the packet, the trace
-            // processor would read the missing values as 0.
+            // Some tracks have no value. Without the tracks in the packet, the trace processor
+            // would read 0.
             (&[(1, 5), (2, 6)], &[(1, 5), (2, 6)], true),
             (&[(3, 0)], &[(3, 0)], true),
             (&[(4, 0), (1, 3)], &[(1, 3), (4, 0)], true),
@@ -171,8 +168,8 @@ mod tests {
         assert_eq!(tracks.tracks, [5, 6, 7, 8]);
     }
 
-    /// Faults are usually 0 and the time usually is not. So after some packets, packets need not
-    /// contain their tracks any more.
+    /// Faults are usually 0 and the time usually is not. After some packets, packets need no
+    /// tracks.
     #[test]
     fn the_order_of_the_defaults_adapts() {
         let mut tracks = ExtraTracks::default();
@@ -185,7 +182,7 @@ mod tests {
         }
         assert_eq!(tracks.tracks, [2, 1]);
         assert!(named <= PATIENCE, "{named}");
-        // After that, the order rarely changes, whatever the values are.
+        // After that, the order rarely changes.
         let mut changes = 0;
         for i in 0..10_000 {
             let values = if i / 64 % 2 == 0 { [(1, 1), (2, 0)] } else { [(1, 0), (2, 1)] };

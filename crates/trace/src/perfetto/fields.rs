@@ -1,6 +1,5 @@
-//! Defines the numbers of the fields in Perfetto's published messages that are read or written here
-//! (protos/perfetto/trace, release 54), and the values of enumerations. The numbers of published
-//! fields never change.
+//! Defines the numbers of fields in Perfetto's published messages (protos/perfetto/trace, release
+//! 54), and the values of enumerations. The numbers of published fields do not change.
 
 /// `Trace`.
 pub mod trace {
@@ -25,8 +24,8 @@ pub mod packet {
     pub const TIMESTAMP_CLOCK_ID: u32 = 58;
     pub const DEFAULTS: u32 = 59;
     pub const TRACK_DESCRIPTOR: u32 = 60;
-    /// A field that exists only in traces that we write: it says that a track is part of another
-    /// track's row. Perfetto's readers skip the field; only our imports need it.
+    /// A field that exists only in our traces: a track is part of another track's row. Perfetto's
+    /// readers skip the field.
     pub const JOIN: u32 = 2041;
     pub const JOIN_TRACK: u32 = 3;
     pub const JOIN_ROW: u32 = 4;

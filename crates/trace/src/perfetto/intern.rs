@@ -1,34 +1,34 @@
-//! Gives numbers to the texts in a sequence of packets, so that each text is written only once.
+//! Gives numbers to the texts in a sequence of packets, so that they are not written again.
 
 use crate::hash::FastMap;
 use crate::text::same;
 
-/// Gives numbers to texts, beginning with 1.
+/// Gives numbers to texts, from 1 on.
 #[derive(Debug, Default)]
 pub struct Interner {
     known: Vec<Known>,
     numbers: FastMap<Box<str>, usize>,
-    /// The index of the text that was found last.
+    /// The text that was found last.
     last: usize,
 }
 
 #[derive(Debug)]
 struct Known {
     text: Box<str>,
-    /// The index of the text that followed this text last time.
+    /// The text that followed last time.
     next: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interned {
     pub iid: u64,
-    /// Whether this is the first time that the text is used.
+    /// Whether the text is used for the first time.
     pub new: bool,
 }
 
 impl Interner {
     /// Returns the number of a text. If the text follows the same text as last time, it is found
-    /// without computing a hash. This happens often, because arguments have a fixed order.
+    /// without a hash. This happens often, because arguments have a fixed order.
     #[inline]
     pub fn intern(&mut self, text: &str) -> Interned {
         match self.guess(|known| same(known, text.as_bytes())) {
@@ -37,7 +37,7 @@ impl Interner {
         }
     }
 
-    /// Returns the number of the text that consists of `text` followed by `end`.
+    /// Returns the number of `text` followed by `end`.
     #[inline]
     pub fn intern_both(&mut self, text: &str, end: &str) -> Interned {
         let is = |known: &[u8]| {

@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 
-/// Converts to a text each integer that does not fit into 64 signed bits, and each other number
-/// that does not fit a double. The trace processor (version 55) reads such numbers wrongly: it
-/// reads `18446744073709551616` as 0, and from `1e999` on it reads nothing at all.
+/// Converts to texts the integers that do not fit into 64 signed bits, and other numbers that do
+/// not fit a double. The trace processor (version 55) reads such numbers wrongly: it reads
+/// `18446744073709551616` as 0, and from `1e999` on it reads nothing at all.
 pub fn large_numbers_as_text(json: &str) -> Cow<'_, str> {
     let mut out = String::new();
-    // Everything before this index was copied to `out`. As long as nothing was changed, `out` stays
-    // empty.
+    // What is before this index was copied to `out`, which is empty as long as nothing was changed.
     let mut copied = 0;
     let bytes = json.as_bytes();
     let mut at = 0;
@@ -34,7 +33,7 @@ pub fn large_numbers_as_text(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns the end of the string that begins at `at`.
+/// Returns the end of the string at `at`.
 fn end_of_text(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while let Some(byte) = bytes.get(at) {

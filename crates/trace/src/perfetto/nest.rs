@@ -1,10 +1,10 @@
 //! Stores the open slices of a track, and decides whether another slice fits between those that
 //! were already written.
 //!
-//! Readers sort starts and ends by time; those at the same time stay in the order of the file. A
-//! reader combines each end with the last start that has no end yet. So a slice fits if each of the
-//! other slices is inside of it, around it, before it or after it. If two slices begin or end at
-//! the same time, the slice that was written first is the outer or the earlier one.
+//! Readers sort starts and ends by time; those at the same time stay in the order of the file. An
+//! end belongs to the last start that has no end yet. So a slice fits if each other slice is inside
+//! of it, around it, before it or after it. Of two slices that begin or end at the same time, the
+//! one that was written first is the outer or the earlier one.
 //!
 //! Slices come in the order of their starts, except for calls that surround other calls: a recorder
 //! writes these when they end, which may be many pages later. Such a slice is *late*: its start is
@@ -15,40 +15,38 @@
 //!  late          ▐─────────────────────▌    around b and c, which have ended, and d
 //! ```
 //!
-//! To make this possible, the last slices that ended are kept, without those inside of them. At
-//! least [`KEPT`] of them are kept, or [`KEPT_NESTED`] after slices were nested, and at most twice
-//! as many. A late slice that begins before these slices does not fit, and is put onto another
-//! track.
+//! To make this possible, the last slices that ended are kept, without those inside of them: at
+//! least [`KEPT`], or [`KEPT_NESTED`] after slices were nested. A late slice that begins before
+//! these slices does not fit, and is put onto another track.
 
-/// Minimum number of ended slices that are kept. If many more were kept, every slice of a timeline
-/// would cause a cache miss, although most rows have no late slices.
+/// How many ended slices are kept at least. If many more were kept, every slice of a timeline would
+/// cause a cache miss, although most rows have no late slices.
 const KEPT: usize = 1 << 10;
-/// Minimum number of ended slices that are kept after slices were nested. It is larger because a
-/// run of a model makes several thousand calls.
+/// How many are kept after slices were nested, because a run of a model makes several thousand
+/// calls.
 const KEPT_NESTED: usize = 1 << 14;
 
-/// The state of one track; the documentation of the module explains it. Times are in nanoseconds.
+/// The state of one track. Times are in nanoseconds.
 #[derive(Debug)]
 pub struct Nest {
     /// Starts and ends of slices that are open or have ended, sorted by start.
     slices: Vec<(i64, i64)>,
-    /// The open slices, the outermost one first. Each of them is inside of the one before it. In
-    /// `slices`, an open slice is followed by the slices that ended inside of it, and then by the
-    /// next open slice.
+    /// The open slices, the outermost one first. In `slices`, an open slice is followed by the
+    /// slices that ended inside of it, and then by the next open slice.
     open: Vec<Open>,
-    /// Minimum number of ended slices that are kept.
+    /// How many ended slices are kept at least.
     kept: usize,
     /// The length of `slices` at which older slices are removed.
     limit: usize,
-    /// The latest start or end that was written so far.
+    /// The latest start or end that was written.
     last_ns: i64,
-    /// Slices that ended before this time were removed.
+    /// Slices that ended before this time may be gone.
     known_from_ns: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    /// The slice's index in `slices`.
+    /// Index in `slices`.
     at: usize,
     end: i64,
 }
@@ -72,12 +70,12 @@ impl Nest {
     pub fn close(&mut self, until_ns: i64) -> Option<i64> {
         let Open { at, end } = self.open.pop_if(|open| open.end <= until_ns)?;
         self.slices.truncate(at + 1);
-        // All other slices that were written are inside of this slice or before it.
+        // The other slices that were written are inside of this slice or before it.
         self.last_ns = end;
         Some(end)
     }
 
-    /// Returns whether a slice that begins at this time is late.
+    /// Whether a slice that begins at this time is late.
     #[inline]
     pub fn is_late(&self, begin: i64) -> bool {
         begin < self.last_ns
@@ -99,7 +97,7 @@ impl Nest {
         true
     }
 
-    /// Adds a late slice, if it fits. Returns whether it fits.
+    /// Adds a late slice, if it fits.
     #[cold]
     pub fn add_late(&mut self, begin: i64, end: i64) -> bool {
         // A slice that was written after this slice's end might begin or end at the same time.
@@ -130,7 +128,7 @@ impl Nest {
         self.limit = self.limit.max(2 * self.kept);
     }
 
-    /// Removes all slices except those that are open and those that ended last.
+    /// Removes slices except those that are open and those that ended last.
     #[cold]
     fn forget(&mut self) {
         if !self.open.is_empty() {
@@ -157,7 +155,6 @@ impl Nest {
 mod tests {
     use super::*;
 
-    /// Adds a slice. Returns whether it fits.
     fn add(nest: &mut Nest, begin: i64, end: i64) -> bool {
         if nest.is_late(begin) {
             return nest.add_late(begin, end);
@@ -195,7 +192,7 @@ mod tests {
         assert_eq!(nest.slices, [(0, 10), (15, 90)]);
     }
 
-    /// Adds slices that take 5 ns each, and that begin every 10 ns.
+    /// Slices of 5 ns, every 10 ns.
     fn flat(nest: &mut Nest, numbers: std::ops::Range<usize>) {
         for at in numbers {
             assert!(add(nest, 10 * at as i64, 10 * at as i64 + 5));
@@ -216,7 +213,7 @@ mod tests {
         let last = end(10 * KEPT + 10 * KEPT_NESTED);
         assert!(!add(&mut nest, end(9 * KEPT) - 4, last));
         assert!(add(&mut nest, last - end(KEPT_NESTED) - 3, last));
-        // If a slice surrounds many others, they are kept as one slice.
+        // A slice around many others is kept instead of them.
         assert!(add(&mut nest, last, last + 1));
         assert!(nest.slices.len() < KEPT_NESTED + 2);
     }
@@ -225,7 +222,7 @@ mod tests {
     fn open_slices_are_not_forgotten() {
         let mut nest = Nest::default();
         let (count, end) = (5 * KEPT_NESTED as i64, 1_000 * KEPT_NESTED as i64);
-        // Every hundredth slice surrounds all slices that follow it.
+        // Every hundredth slice surrounds those that follow it.
         for at in 0..count {
             let until = if at % 100 == 0 { end - at } else { 10 * at + 5 };
             assert!(add(&mut nest, 10 * at, until), "{at}");

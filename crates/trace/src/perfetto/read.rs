@@ -1,5 +1,4 @@
-//! Reads a trace in Perfetto's format, which any program may have written, and returns it as events
-//! of Chrome's format.
+//! Reads a trace in Perfetto's format, and returns it as events of Chrome's format.
 //!
 //! ```text
 //!  packets ─► sequence: state, interned texts, clock ─► track event ─► row's queue ─► EventSink::event
@@ -19,11 +18,10 @@
 //! | metadata of Chrome | keys of the document |
 //!
 //! Times are in nanoseconds. If the trace relates its clocks to real time, times of events are
-//! relative to a base time, which is computed as Kineto computes `baseTimeNanoseconds`. Otherwise,
-//! they are relative to the boot of the machine. Packets of other kinds are only counted.
+//! relative to a base time like Kineto's `baseTimeNanoseconds`. Otherwise, they are relative to the
+//! boot of the machine. Packets of other kinds are only counted.
 //!
-//! Memory: one packet, the texts with numbers, descriptions, ids of flows, and `MOST_WAITING`
-//! slices.
+//! The number of slices in memory is limited (`MOST_WAITING`).
 
 mod args;
 mod clocks;
@@ -49,14 +47,11 @@ use clocks::Clocks;
 use sequence::Sequence;
 use tracks::{Id, ProcessTrack, ThreadTrack, Tracks};
 
-/// The size in bytes of the largest packet that is accepted, and of the largest content of a
-/// compressed packet.
+/// The size in bytes of the largest packet that is accepted, and of a compressed packet's content.
 const MOST_PACKET: u64 = 1 << 28;
-/// The length in bytes of the longest name with a number. Many events may use such a name by its
-/// number.
+/// The length of the longest name with a number, because many events may use it.
 const LONGEST_NAME: usize = 1 << 16;
-/// Maximum number of slices that wait. A slice waits for its end, or for the end of a slice that
-/// began before it.
+/// How many slices wait at most, for their end or for that of a slice that began before them.
 const MOST_WAITING: usize = 1 << 18;
 /// If a row has at least this many waiting slices, only slices of this row are passed on.
 const MANY_WAITING: usize = 1 << 10;
@@ -64,8 +59,8 @@ const MANY_WAITING: usize = 1 << 10;
 /// Reads a whole trace.
 ///
 /// # Errors
-/// Fails if the source cannot be read, or if the sink returns an error. All events before that were
-/// passed to the sink. If a trace is truncated or damaged, it is read up to the damage.
+/// Fails if the source cannot be read, or if the sink returns an error. A trace that is truncated
+/// or damaged is read up to the damage.
 pub fn read(
     source: impl Read,
     sink: &mut (impl EventSink + ?Sized),
@@ -110,7 +105,7 @@ fn refused(at: u64, what: String) -> ReadError {
     ReadError { at, kind: ReadErrorKind::Refused(what) }
 }
 
-/// The head of the next packet, or the reason why there is none.
+/// The head of the next packet, or why there is none.
 enum PacketHead {
     End,
     Packet { length: u64, head: u64 },
@@ -155,34 +150,32 @@ struct Reader<'a, S: ?Sized> {
     base_ns: Option<i64>,
     rows: Vec<Row>,
     by_ids: HashMap<(Id, Id), usize>,
-    /// The rows of tracks. The map is cleared whenever a track is described.
+    /// The rows of tracks, until a track is described.
     by_track: FastMap<u64, usize>,
-    /// The open slices of each track, sorted by start. For each of them: its row, its index among
-    /// all events that were ever in the row's queue, and its start. The list must be sorted,
-    /// because a slice that surrounds others may be written after them.
+    /// The open slices of each track, sorted by start: row, index among all events that were ever
+    /// in the row's queue, and start. A slice that surrounds others may be written after them.
     open: FastMap<u64, Vec<(usize, u64, i64)>>,
     waiting: usize,
     flows: HashSet<u64>,
-    /// The track of each counter, by process and name. If another counter has the same name, it
-    /// gets an id.
+    /// The track of each counter, by process and name. Another counter with the same name gets an
+    /// id.
     counters: HashMap<(Id, Box<str>), u64>,
-    /// Sums of the values of those counters whose values are differences.
+    /// For counters whose values are differences.
     sums: FastMap<u64, f64>,
     room: Room,
     document: Vec<(String, String)>,
 }
 
-/// A row and the events that wait in it.
 #[derive(Debug)]
 struct Row {
     process: Id,
     thread: Id,
     queue: VecDeque<Pending>,
-    /// Number of events that were removed from the queue so far.
+    /// How many events were removed from the queue.
     gone: u64,
 }
 
-/// An event that waits. It is passed on after all events in its row that began earlier.
+/// An event in the queue of its row.
 #[derive(Clone, Debug, Default)]
 struct Pending {
     phase: u8,
@@ -192,9 +185,9 @@ struct Pending {
     duration_ns: Option<i64>,
     args: Vec<u8>,
     lost: u32,
-    /// The ids of the event's flows, and whether each flow ends at this event.
+    /// The flows, and whether each ends at this event.
     flows: Vec<(u64, bool)>,
-    /// Whether the event is a slice whose end was not read yet.
+    /// Whether it is a slice whose end was not read yet.
     open: bool,
 }
 
@@ -300,8 +293,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         }
         self.summary.skipped += u64::from(!known);
         if !sequence.update(&p) {
-            // The packets with the state of the sequence that the event needs (texts, defaults) are
-            // missing.
+            // The packets with the texts and defaults that the event needs are missing.
             self.summary.damaged += u64::from(p.event.is_some());
             return Ok(());
         }
@@ -317,10 +309,10 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         self.track_event(sequence, &event, at_ns.saturating_sub(base))
     }
 
-    /// Passes on the names that the description of a track contains.
+    /// Passes on the names in the description of a track.
     fn describe(&mut self, bytes: &[u8]) -> Done {
-        // If a packet adds nothing to the description of a process or thread, the name is not
-        // passed on again. Otherwise, many short packets could repeat a long name.
+        // Only the new names of a process or thread are passed on. Otherwise, many short packets
+        // could repeat a long name.
         let track = self.tracks.describe(bytes);
         self.by_track.clear();
         if let Some(process) = &track.process {
@@ -368,7 +360,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         self.sink.event(self.summary.bytes, &event)
     }
 
-    /// Adds the metadata of Chrome to the keys of the document.
+    /// Adds Chrome's metadata to the keys of the document.
     fn metadata(&mut self, bundle: &[u8]) {
         for (number, value, _) in Fields::new(bundle).flatten() {
             let (chrome::METADATA, Some(one)) = (number, value.bytes()) else { continue };
@@ -407,8 +399,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         })
     }
 
-    /// Handles a field that only our own writer writes. It says that a track is part of another
-    /// track's row.
+    /// Handles a field of our own writer: a track is part of another track's row.
     fn join(&mut self, bytes: &[u8]) {
         let (mut track, mut row) = (0, None);
         for (number, value, _) in Fields::new(bytes).flatten() {
@@ -424,7 +415,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         }
     }
 
-    /// Puts an event into the queue of its row, after the events that began before it.
+    /// Puts an event into the queue of its row.
     fn put(&mut self, row: usize, pending: Pending) -> Done {
         self.rows[row].queue.push_back(pending);
         self.waiting += 1;
@@ -447,7 +438,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         self.drain(row)
     }
 
-    /// Passes on the events at the front of a queue that do not have to wait any longer.
+    /// Passes on the events that need not wait any longer.
     fn drain(&mut self, row: usize) -> Done {
         while self.rows[row].queue.front().is_some_and(|first| !first.open) {
             self.take(row)?;
@@ -455,7 +446,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         Ok(())
     }
 
-    /// Removes the first event of a row from its queue and passes it on.
+    /// Passes on the first event of a row.
     fn take(&mut self, row: usize) -> Done {
         let Some(mut pending) = self.rows[row].queue.pop_front() else { return Ok(()) };
         self.rows[row].gone += 1;
@@ -512,8 +503,8 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
                 self.take(row)?;
             }
         }
-        // If there are no events, the base time is 0. If the times are not real time, there is no
-        // base time.
+        // Without events, the base time is 0. If the times are not real time, there is no base
+        // time.
         let base =
             self.base_ns.or(Some(0)).filter(|_| self.clocks.is_real() || self.base_ns.is_none());
         let base = base.map(|ns| ("baseTimeNanoseconds".to_owned(), ns.to_string()));

@@ -1,5 +1,5 @@
-//! Writes one sequence of packets, which is a row of the timeline. If slices of a row overlap
-//! without being nested, the row is written as several sequences.
+//! Writes one sequence of packets: a row of the timeline, or a part of it if slices overlap without
+//! being nested.
 //!
 //! ```text
 //!  snapshot(clock 64 = T, track U) · begin +δ name 1 · begin +δ name 2 · end +δ · end +δ …
@@ -7,7 +7,7 @@
 //!
 //! Each sequence has a default track, its own numbers for texts, and its own clock, on which times
 //! are relative to the previous packet. A slice needs two packets, for its start and its end. The
-//! end is written when an event of the row comes that begins at or after this end.
+//! end is written when an event of the row comes that begins at or after it.
 
 use super::encode::{Encoder, Fields, Width};
 use super::extras::{ExtraTracks, Extras};
@@ -18,21 +18,20 @@ use super::nest::Nest;
 use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, KeysId, Slice, TextId};
 use model::activity::Value;
 
-/// If a sequence has at least this many texts, the numbers of its texts start anew, so that memory
-/// stays limited.
+/// If a sequence has at least this many texts, their numbers start anew, so that memory stays
+/// limited.
 const MOST_TEXTS: usize = 1 << 16;
 
-/// One sequence of packets; the documentation of the module explains it.
 #[derive(Debug)]
 pub struct Sequence {
     id: u64,
-    /// The fields that are the same in all packets of the row: the number of the sequence, and the
-    /// flag that says that the packet needs the sequence's state.
+    /// The fields that all packets of the row have: the number of the sequence, and the flag that
+    /// the packet needs the sequence's state.
     same: Fields,
-    /// The fields in `same`, followed by the fields for the end of a slice.
+    /// `same`, and the fields for the end of a slice.
     same_at_end: Fields,
     track: u64,
-    /// The current time on the sequence's clock.
+    /// The time on the sequence's clock.
     now_ns: i64,
     started: bool,
     /// Open slices, whose ends are written later.
@@ -45,14 +44,13 @@ pub struct Sequence {
     shapes: Vec<Vec<[u64; 3]>>,
     /// The numbers of categories and names, by label. An unknown number is 0.
     labels: Vec<[u64; 2]>,
-    /// The tracks of the values in a slice's packet, if the packet itself contains no tracks.
+    /// The tracks of values in a packet without tracks.
     extra_tracks: ExtraTracks,
-    /// How many bytes were needed last for the length of a packet with a name, and for the length
-    /// of the event in it.
+    /// For the lengths of a packet with a name, and of the event in it.
     widths: [Width; 2],
 }
 
-/// The content of a packet that is an event with a name.
+/// An event with a name.
 pub struct Point<'a> {
     pub kind: u64,
     pub at_ns: i64,
@@ -62,11 +60,11 @@ pub struct Point<'a> {
     pub shape: Option<KeysId>,
     pub label: Option<TextId>,
     pub flows: &'a [Flow<'a>],
-    /// The values of counter tracks that are stored in the same packet.
+    /// Values of counter tracks in the same packet.
     pub extras: &'a Extras,
 }
 
-/// The texts that a packet uses for the first time: field of `InternedData`, number, text.
+/// Texts that a packet uses for the first time: field of `InternedData`, number, text.
 type Fresh = Vec<(u32, u64, String)>;
 
 #[inline]
@@ -110,8 +108,8 @@ impl Sequence {
         self.track
     }
 
-    /// Adds a slice if it fits into the sequence; see [`Nest`]. Returns whether it fits. If it
-    /// fits, the caller must write its start; its end is written later.
+    /// Adds a slice if it fits into the sequence; see [`Nest`]. If it fits, the caller must write
+    /// its start.
     #[inline]
     pub fn takes(&mut self, out: &mut Encoder, slice: &Slice<'_>) -> bool {
         let (begin, end) = (slice.start_ns, end_of(slice));
@@ -122,7 +120,7 @@ impl Sequence {
         self.nest.add(begin, end)
     }
 
-    /// Writes the start of a slice. The end is written by [`Sequence::end`].
+    /// Writes the start of a slice.
     pub fn begin(&mut self, out: &mut Encoder, slice: &Slice<'_>, extras: &Extras) {
         let begin = Point {
             kind: event::SLICE_BEGIN,
@@ -254,7 +252,7 @@ impl Sequence {
         });
     }
 
-    /// Writes the end of the slice that began last among the open slices.
+    /// Writes the end of the innermost open slice.
     pub fn end(&mut self, out: &mut Encoder, end_ns: i64) {
         let same = &self.same_at_end;
         match advance(&mut self.now_ns, end_ns) {
@@ -266,8 +264,7 @@ impl Sequence {
         }
     }
 
-    /// Writes the end of the slice that began last among the open slices. `args` are arguments that
-    /// became known at its end.
+    /// Writes the end of the innermost open slice, with arguments that became known at its end.
     pub fn end_with(&mut self, out: &mut Encoder, end_ns: i64, args: &[Arg<'_>]) {
         if args.is_empty() {
             return self.end(out, end_ns);
@@ -288,8 +285,8 @@ impl Sequence {
         });
     }
 
-    /// Defines the sequence's clock, tracks and numbers before its first packet. Does so again if
-    /// there are too many numbers.
+    /// Defines the sequence's clock, tracks and numbers before its first packet, and again if there
+    /// are too many numbers.
     fn start(&mut self, out: &mut Encoder, at_ns: i64) {
         let texts = self.categories.len() + self.names.len() + self.keys.len();
         if self.started && texts < MOST_TEXTS {
@@ -324,7 +321,6 @@ impl Sequence {
         });
     }
 
-    /// Writes the default values for the packets of the sequence.
     fn defaults(&self, d: &mut Encoder) {
         d.uint(defaults::TIMESTAMP_CLOCK_ID, clocks::OF_SEQUENCE);
         d.message(defaults::TRACK_EVENT, |t| {
@@ -336,10 +332,8 @@ impl Sequence {
     }
 }
 
-/// A value of a counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// An integer.
     Int(i64),
     Double(f64),
 }
@@ -349,7 +343,7 @@ pub fn end_of(slice: &Slice<'_>) -> i64 {
 }
 
 /// Advances the clock to `at_ns` and returns the difference. Returns `None` if the clock is already
-/// past this moment. Times before 1970, which do not exist in the format, become 1970.
+/// past this moment. The format has no times before 1970, which become 1970.
 fn advance(now_ns: &mut i64, at_ns: i64) -> Option<u64> {
     let at_ns = at_ns.max(0);
     let delta = u64::try_from(at_ns.checked_sub(*now_ns)?).ok()?;
@@ -357,7 +351,7 @@ fn advance(now_ns: &mut i64, at_ns: i64) -> Option<u64> {
     Some(delta)
 }
 
-/// Writes the time of a packet, either on the sequence's clock or as an absolute time.
+/// On the sequence's clock, or as an absolute time.
 #[inline]
 fn head(p: &mut Encoder, delta: Option<u64>, at_ns: i64) {
     match delta {
@@ -369,7 +363,6 @@ fn head(p: &mut Encoder, delta: Option<u64>, at_ns: i64) {
     }
 }
 
-/// Writes the texts that a packet uses for the first time.
 fn intern(p: &mut Encoder, fresh: &Fresh) {
     if fresh.is_empty() {
         return;
@@ -384,9 +377,8 @@ fn intern(p: &mut Encoder, fresh: &Fresh) {
     });
 }
 
-/// Writes an argument. If it consists of three numbers, those that are not 0 are written as
-/// `key.x`, `key.y` and `key.z`. `known` contains the numbers of these keys, or 0 for a key without
-/// a number. If the value is unknown, nothing is written.
+/// Writes an argument. Of three numbers, those that are not 0 are written as `key.x`, `key.y` and
+/// `key.z`. `known` contains the numbers of the keys, or 0. An unknown value is not written.
 #[inline]
 fn annotate(
     e: &mut Encoder,

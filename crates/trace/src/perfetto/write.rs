@@ -1,5 +1,5 @@
-//! Writes Perfetto's format. Each row is written as one sequence of packets, or as several if its
-//! slices overlap without being nested.
+//! Writes Perfetto's format. Each row is one sequence of packets, or several if its slices overlap
+//! without being nested.
 //!
 //! | item | written as |
 //! |---|---|
@@ -32,17 +32,17 @@ use crate::timeline::{
 
 /// When this many bytes are buffered, the packets are written, and compressed together.
 const FLUSH_BYTES: usize = 1 << 18;
-/// The number of the sequence for packets that belong to no row.
+/// The sequence for packets that belong to no row.
 const GLOBAL: u64 = 1;
-/// The number that means that there is no track, because tracks are numbered from 1.
+/// Tracks are numbered from 1.
 const NO_TRACK: u64 = 0;
-/// Every process and thread id of Linux is in this range.
+/// The process and thread ids of Linux.
 pub const REAL_IDS: std::ops::Range<i64> = 1..1 << 22;
 /// Ids for processes of other machines or ranks, because another process of the trace may have the
 /// same real id. These ids fit into the format's 32 bits. They are between the ranges that exports
 /// use for rows that are not processes (`export::calls` and [`crate::merge::PROCESSES_APART`]).
 pub const OTHER_IDS: std::ops::Range<i64> = 1 << 26..crate::merge::PROCESSES_APART;
-/// Maximum number of sequences into which one row is divided.
+/// How many sequences a row has at most.
 pub const MOST_LANES: usize = 64;
 
 /// What is written before the events.
@@ -50,7 +50,7 @@ pub const MOST_LANES: usize = 64;
 pub struct PerfettoHead {
     /// `CLOCK_REALTIME` and `CLOCK_MONOTONIC` at several moments, in ns, in any order.
     pub clocks: Vec<(u64, u64)>,
-    /// Whether to compress packets with zlib.
+    /// Whether to use zlib.
     pub compress: bool,
 }
 
@@ -61,8 +61,8 @@ pub struct Writer<W: Write> {
     timeline: Packets,
 }
 
-/// The packets that were not written yet, and what is known about the timeline. The type does not
-/// depend on the type of the output, so its code is compiled only once, in this crate.
+/// What was not written yet, and what is known about the timeline. The type does not depend on the
+/// type of the output, so its code is compiled once, in this crate.
 #[derive(Debug, Default)]
 struct Packets {
     packets: Encoder,
@@ -74,11 +74,11 @@ struct Packets {
     last_row: Option<((i64, i64), usize)>,
     tracks: u64,
     sequences: u64,
-    /// Counter values for the packet of a slice. The buffer is reused.
+    /// For the packet of a slice. The buffer is used again.
     extras: Extras,
-    /// The tracks of a counter without a label. The buffer is reused.
+    /// The tracks of a counter without a label. The buffer is used again.
     found: Vec<u64>,
-    /// Counter values at a slice's start that are written in separate packets: track, value.
+    /// Counter values at a slice's start that get packets of their own: track, value.
     others: Vec<(u64, Number)>,
 }
 
@@ -109,12 +109,12 @@ impl std::fmt::Display for OwnedId {
 #[derive(Debug)]
 struct RowState {
     name: String,
-    /// The index of the row's process in the list of processes.
+    /// Index in the list of processes.
     process: usize,
     lanes: Vec<Sequence>,
-    /// The tracks of the series of each counter, by label; empty for a label that was not used yet.
+    /// The tracks of the series of each counter, by label.
     by_label: Vec<Vec<u64>>,
-    /// Number of open slices that [`Writer::begin`] has begun.
+    /// Open slices of [`Writer::begin`].
     begun: u64,
 }
 
@@ -128,8 +128,7 @@ impl<W: Write> Writer<W> {
                 p.uint(packet::SEQUENCE_ID, GLOBAL);
                 p.message(packet::CLOCK_SNAPSHOT, |s| {
                     let both = [(clocks::REALTIME, realtime), (clocks::MONOTONIC, monotonic)];
-                    // If there is no snapshot, the packet only says that times are on
-                    // `CLOCK_REALTIME`.
+                    // Without a snapshot, the packet only says that times are on `CLOCK_REALTIME`.
                     let known = if head.clocks.is_empty() { 1 } else { 2 };
                     for (id, at) in &both[..known] {
                         s.message(clocks::CLOCKS, |c| {
@@ -144,8 +143,8 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Ends the open slices, writes `facts` as metadata, and returns the output. `facts` is data
-    /// that the format cannot express otherwise, with names.
+    /// Ends the open slices, writes `facts` (what the format cannot express otherwise) as metadata,
+    /// and returns the output.
     pub fn finish<'a>(
         mut self,
         facts: impl IntoIterator<Item = (&'a str, &'a serde_json::Value)>,
@@ -192,14 +191,14 @@ impl<W: Write> Writer<W> {
 }
 
 impl Packets {
-    /// Writes the description of a new track and returns the track's number.
+    /// Describes a new track and returns its number.
     fn track(&mut self, parent: Option<u64>, fill: impl FnOnce(&mut Encoder)) -> u64 {
         self.tracks += 1;
         describe(&mut self.packets, self.tracks, parent, fill);
         self.tracks
     }
 
-    /// Returns the index of a process. A process that was not named before gets its id as its name.
+    /// Returns the index of a process. Without a name, it gets its id as its name.
     fn process_place(&mut self, id: Id<'_>) -> usize {
         let id = OwnedId::from(id);
         if let Some(place) = self.process_by_id.get(&id) {
@@ -229,8 +228,7 @@ impl Packets {
         self.by_id.get(&(row.process.into(), row.thread.into())).copied()
     }
 
-    /// Returns the index of a row. A row that was not named before gets the id of its thread as its
-    /// name.
+    /// Returns the index of a row. Without a name, it gets the id of its thread as its name.
     fn row(&mut self, row: Row<'_>) -> usize {
         match self.known_row(row) {
             Some(index) => index,
@@ -305,8 +303,8 @@ fn describe(out: &mut Encoder, uuid: u64, parent: Option<u64>, fill: impl FnOnce
     });
 }
 
-/// Returns the id if a process or thread can have this id. With any other id, the track has neither
-/// a process nor a thread descriptor.
+/// Returns the id if a process or thread can have it. Otherwise, the track has no descriptor of a
+/// process or thread.
 fn system_id(id: Id<'_>) -> Option<i64> {
     match id {
         Id::Number(n) if REAL_IDS.contains(&n) || OTHER_IDS.contains(&n) => Some(n),
@@ -314,7 +312,7 @@ fn system_id(id: Id<'_>) -> Option<i64> {
     }
 }
 
-/// Returns the sort index, limited to the range that the format allows.
+/// Limits the sort index to the format's range.
 fn sort(index: i64) -> i64 {
     index.clamp(i32::MIN.into(), i32::MAX.into())
 }
@@ -347,22 +345,20 @@ impl<W: Write> TimelineSink for Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes a slice without counters into one of the row's lanes, which are numbered from 0.
-    /// Slices may come in any order, but the caller must make sure that the slices of each lane are
-    /// nested.
+    /// Writes a slice without counters into one of the row's lanes, from 0. Slices may come in any
+    /// order, but the caller must make sure that the slices of each lane are nested.
     pub fn slice_in(&mut self, lane: usize, slice: &Slice<'_>) -> io::Result<()> {
         self.timeline.slice_in(lane, slice);
         self.flush_if_full()
     }
 
-    /// Begins a slice in one of the row's lanes. Its end comes later; see [`Writer::slice_in`].
+    /// Begins a slice in one of the row's lanes; see [`Writer::slice_in`].
     pub fn begin_in(&mut self, lane: usize, slice: &Slice<'_>) -> io::Result<()> {
         self.timeline.begin_in(lane, slice);
         self.flush_if_full()
     }
 
-    /// Ends the open slice that began last in a lane of the row. `args` are arguments that became
-    /// known at its end.
+    /// Ends the open slice that began last in a lane. `args` became known at its end.
     pub fn end_in(
         &mut self,
         lane: usize,
@@ -381,7 +377,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Ends the open slice of the row that began last. Returns false if no slice is open. `args`
-    /// are arguments that became known at its end.
+    /// became known at its end.
     pub fn end(&mut self, row: Row<'_>, at_ns: i64, args: &[Arg<'_>]) -> io::Result<bool> {
         let ended = self.timeline.end(row, at_ns, args);
         self.flush_if_full()?;

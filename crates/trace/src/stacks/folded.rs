@@ -1,13 +1,13 @@
 //! Writes lines of stacks, in the form of `stackcollapse` programs: `outer;inner 12`.
 //!
 //! Readers split a line at each `;`, and read the text after the last space as the number. So a `;`
-//! in a name is written as `,`, and a character that would end the line is written as `U+FFFD`.
+//! in a name is written as `,`, and a character that would end the line as `U+FFFD`.
 
 use std::io::{self, Write};
 
 use super::Stacks;
 
-/// Writes all stacks that have a value of the kind [`Stacks::main`].
+/// Writes the stacks that have a value of the kind [`Stacks::main`].
 pub fn write(out: &mut impl Write, stacks: &Stacks) -> io::Result<()> {
     for (path, value) in stacks.with(stacks.main) {
         let names: Vec<String> = path.iter().map(|node| name(stacks.name(node))).collect();

@@ -1,7 +1,7 @@
 //! Writes the format of pprof: `profile.proto`, compressed with gzip.
 //!
-//! There is one location for each frame. All texts are in one table, whose first text is empty.
-//! Fields are written in the order of their numbers where this is easy; readers accept any order.
+//! There is one location for each frame. Texts are in a table, whose first text is empty. Fields
+//! are in the order of their numbers where this is easy; readers accept any order.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -11,7 +11,6 @@ use flate2::{Compression, GzBuilder};
 use super::{StackNode, Stacks};
 use crate::perfetto::encode::Encoder;
 
-/// The fields of `Profile`.
 mod field {
     pub const SAMPLE_TYPE: u32 = 1;
     pub const SAMPLE: u32 = 2;
@@ -38,7 +37,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// Writes the file. Stacks that have no value are left out.
+/// Writes the file. Stacks without a value are left out.
 pub fn write(out: &mut impl Write, stacks: &Stacks) -> io::Result<()> {
     let mut texts = Texts::default();
     texts.number("");
@@ -95,15 +94,14 @@ pub fn write(out: &mut impl Write, stacks: &Stacks) -> io::Result<()> {
         all.uint(field::DEFAULT_SAMPLE_TYPE, texts.number(name));
     }
     texts.all.iter().for_each(|text| all.bytes(field::STRING_TABLE, text.as_bytes()));
-    // The gzip header contains neither a time nor a name, so that the same stacks always give the
-    // same file.
+    // Neither a time nor a name, so that the same stacks give the same file.
     let mut gzip = GzBuilder::new().mtime(0).write(out, Compression::default());
     gzip.write_all(&all.bytes)?;
     gzip.finish()?;
     Ok(())
 }
 
-/// Returns the id of the location for a node's frame. An id must not be 0.
+/// Returns the location of a node's frame. An id must not be 0.
 fn location(node: &StackNode) -> u64 {
     node.frame as u64 + 1
 }

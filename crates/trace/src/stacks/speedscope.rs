@@ -1,6 +1,6 @@
-//! Writes the JSON that speedscope.app reads, according to its published schema
-//! (`file-format-schema.json`). There is one profile of type `sampled` for each kind of value. All
-//! profiles have the same frames.
+//! Writes the JSON of speedscope.app, according to its published schema
+//! (`file-format-schema.json`): one profile of type `sampled` for each kind of value, with shared
+//! frames.
 
 use std::io::{self, Write};
 
@@ -77,7 +77,7 @@ pub fn write(out: &mut impl Write, stacks: &Stacks) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Returns the name that the schema has for the unit.
+/// Returns the schema's name for the unit.
 fn named(unit: StackUnit) -> &'static str {
     match unit {
         StackUnit::Nanoseconds => "nanoseconds",

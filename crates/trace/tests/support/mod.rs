@@ -1,5 +1,5 @@
-//! Runs readers and writers on random bytes and events, for fuzzers and for the deterministic
-//! tests. The public functions panic if a reader or writer does not behave as it should.
+//! Runs readers and writers on random bytes and events, for fuzzers and for tests. The public
+//! functions panic if a reader or writer does not behave as it should.
 
 #![allow(dead_code, reason = "each fuzzer uses one of them")]
 
@@ -41,8 +41,7 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// Returns any text. It may come from bytes that are not UTF-8, because programs use such
-    /// names, too.
+    /// It may come from bytes that are not UTF-8, because programs use such names, too.
     fn text(&mut self) -> Cow<'a, str> {
         let length = self.below(24).min(self.0.len());
         let (text, rest) = self.0.split_at(length);
@@ -51,7 +50,6 @@ impl<'a> Choices<'a> {
     }
 }
 
-/// A trace that was read and can be written again.
 #[derive(Default)]
 struct Again {
     document: Map<String, Value>,
@@ -133,8 +131,8 @@ impl Again {
     }
 }
 
-/// Reads any bytes as a trace. Reading must end with a result or an error. If the data that was
-/// read is written and read again, it must be the same.
+/// Reading must end with a result or an error. What was read and is written and read again must be
+/// the same.
 pub fn chrome(bytes: &[u8]) {
     let report = trace::chrome::check::check(bytes);
     let (first, summary) = Again::of(bytes);
@@ -153,8 +151,8 @@ pub fn chrome(bytes: &[u8]) {
     assert_eq!(second.events, first.events, "{}", shown());
 }
 
-/// Reads any bytes as packets of Perfetto's format. Reading must end with a result. If the result
-/// is written in Chrome's format and read again, it must be the same.
+/// Reading must end with a result. If the result is written in Chrome's format and read again, it
+/// must be the same.
 pub fn packets(bytes: &[u8]) {
     let _ = trace::perfetto::check::check(bytes);
     let _ = trace::kind::open(bytes);
@@ -171,7 +169,7 @@ pub fn packets(bytes: &[u8]) {
     assert_eq!(second.events, first.events, "{}", shown());
 }
 
-/// Writes any values of metadata. The output must be JSON with the right values.
+/// The output must be JSON with the right values.
 pub fn values(bytes: &[u8]) {
     let mut choices = Choices(bytes);
     let mut events: Vec<Value> = Vec::new();
@@ -198,7 +196,7 @@ pub fn values(bytes: &[u8]) {
                 }
                 4 => {
                     let x = f64::from_bits(choices.number());
-                    // JSON has no such number, so the value must be null.
+                    // JSON has no such number.
                     (Word::Float(x), if x.is_finite() { json!(x) } else { Value::Null })
                 }
                 5 => (Word::Float(f64::NAN), Value::Null),
@@ -245,7 +243,6 @@ pub fn values(bytes: &[u8]) {
             assert!(same, "{key:?}: {} was {value}", written[key]);
         }
     }
-    // Our own reader must read the same values.
     let (again, summary) = Again::of(&text);
     assert!(summary.is_some_and(|s| s.mended == 0 && s.events == again.events.len() as u64));
 }
@@ -257,8 +254,7 @@ fn nest(choices: &mut Choices<'_>) -> String {
     format!("{}{}{}", open.repeat(depth), choices.number(), close.repeat(depth))
 }
 
-/// Writes any events in Perfetto's format. Every packet must be well formed, every slice that was
-/// passed to the writer must begin and end in the output, and names must be unchanged.
+/// Packets must be well formed, slices must begin and end, and names must be unchanged.
 pub fn perfetto(bytes: &[u8]) {
     let mut choices = Choices(bytes);
     let head = perfetto::write::PerfettoHead { clocks: vec![(1_000, 10)], compress: false };
@@ -348,7 +344,7 @@ pub fn perfetto(bytes: &[u8]) {
         assert!(there, "{name:?}");
     }
     let report = trace::perfetto::check::check(&written[..]).expect("write to memory");
-    // The ids of flows are random, so it is not an error that an arrow has only one end.
+    // The ids of flows are random, so an arrow may have only one end.
     let wrong = report.findings.iter().filter(|f| !f.what.ends_with("has only one end"));
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<&trace::check::Finding>::new(), "our own reader");
 }
@@ -359,8 +355,7 @@ pub enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Returns the fields of a message, decoded as protobuf's published description says. Returns
-/// `None` if the message is damaged.
+/// Returns the fields of a message, decoded as protobuf's published description says.
 pub fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
     let mut all = Vec::new();
     while !bytes.is_empty() {

@@ -1,6 +1,6 @@
 //! Acts: what the child process can do with ops. The stand-ins for CUDA's driver and CUPTI are
-//! `tests/programs/plugins/cuda_driver.c` and `cupti_range.c`. There, each kernel has the value 5 +
-//! c for counter c.
+//! `tests/programs/plugins/cuda_driver.c` and `cupti_range.c`, in which a kernel adds 5 + c to
+//! counter c.
 
 use std::ffi::c_int;
 use std::path::Path;
@@ -13,7 +13,6 @@ use crate::child::call;
 type Function = extern "C" fn() -> c_int;
 type WithNumber = extern "C" fn(c_int) -> c_int;
 
-/// Functions of the two stand-in libraries.
 pub struct Doubles {
     /// Sets the device of the calling thread; -1 for none.
     pub device: WithNumber,
@@ -21,7 +20,7 @@ pub struct Doubles {
     pub kernel: WithNumber,
     /// Begins (1 or 2, see `cuda_driver.c`) or ends (0) a capture.
     pub captures: WithNumber,
-    /// Returns the number of captures that became invalid because something waited for a device.
+    /// Returns how many captures became invalid because something waited for a device.
     pub broken: Function,
     collective: WithNumber,
     waiting: Function,
@@ -30,7 +29,7 @@ pub struct Doubles {
 }
 
 impl Doubles {
-    /// Opens the two libraries. Returns `None` if the test has no stand-in for the driver.
+    /// Returns `None` if the test has no stand-in for the driver.
     pub fn open(driver: &Path, cupti: &Path) -> Option<Self> {
         if driver.as_os_str().is_empty() {
             return None;
@@ -49,7 +48,7 @@ impl Doubles {
         })
     }
 
-    /// Runs an op with one kernel on device 0.
+    /// An op with one kernel on device 0.
     fn op(&self, correlation: &Correlation, op: u64) {
         correlation.push(Stack::Ops, op);
         (self.kernel)(0);
@@ -57,7 +56,7 @@ impl Doubles {
     }
 }
 
-/// Ends a recording inside of an op, so the plugin does not see the end of this op.
+/// The plugin does not see the end of this op.
 pub fn leave_an_op_open(mut session: Session<'_>, doubles: &Doubles) {
     (doubles.device)(0);
     assert!(session.start());
@@ -65,7 +64,6 @@ pub fn leave_an_op_open(mut session: Session<'_>, doubles: &Doubles) {
     (doubles.kernel)(0);
 }
 
-/// Performs the act with this name.
 pub fn act(name: &str, session: &mut Session<'_>, doubles: &Doubles) {
     let correlation = session.correlation();
     match name {
@@ -80,8 +78,7 @@ pub fn act(name: &str, session: &mut Session<'_>, doubles: &Doubles) {
             assert!(session.toggle(true));
             doubles.op(&correlation, 9);
         }
-        // The op that `leave_an_op_open` began in an earlier recording ends here, between the ops 8
-        // and 9.
+        // The op of `leave_an_op_open` ends here, in a later recording.
         "stale" => {
             (doubles.device)(0);
             doubles.op(&correlation, 8);
@@ -95,7 +92,7 @@ pub fn act(name: &str, session: &mut Session<'_>, doubles: &Doubles) {
 /// Op 7 has three kernels, one of which is inside op 8. Op 9 has no kernel, op 10 has one kernel on
 /// device 1, and op 11 is on no device.
 fn plain(correlation: &Correlation, doubles: &Doubles) {
-    // (op, device of the thread, number of kernels; a third kernel is inside an op of its own)
+    // op, device of the thread, number of kernels (the third one inside an op of its own)
     for (op, on, kernels) in [(7, 0, 3), (9, 0, 0), (10, 1, 1), (11, -1, 1)] {
         (doubles.device)(on);
         correlation.push(Stack::Ops, op);
@@ -112,7 +109,7 @@ fn plain(correlation: &Correlation, doubles: &Doubles) {
     }
 }
 
-/// When op 20 begins and when it ends, device 0 waits for a kernel of device 1. Another thread
+/// At its begin and at its end, op 20 waits on device 0 for a kernel of device 1. Another thread
 /// launches these kernels in the ops 21 and 22.
 fn collective(correlation: &Correlation, doubles: &Doubles) {
     let other = |op: u64| {
@@ -139,8 +136,7 @@ fn collective(correlation: &Correlation, doubles: &Doubles) {
     });
 }
 
-/// Op 7 is inside a capture. Another capture begins in op 8 and ends after it. Op 9 runs after that
-/// capture.
+/// Op 7 is inside a capture. Another capture begins in op 8 and ends after it.
 fn capture(correlation: &Correlation, doubles: &Doubles) {
     (doubles.device)(0);
     (doubles.captures)(1);

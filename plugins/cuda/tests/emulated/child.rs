@@ -1,5 +1,5 @@
-//! The child process of the tests. It is a host of the plugin, and calls the plugin's functions
-//! that CUDA's driver and NVTX would call.
+//! The child process of the tests: a host of the plugin, which also calls the functions that CUDA's
+//! driver and NVTX would call.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt::Write as _;
@@ -15,8 +15,7 @@ use crate::{ANNOTATION, DRIVER, KERNEL, MEMCPY, MEMSET, PROFILER_RANGE, RUNTIME,
 #[derive(Default)]
 struct Lines {
     text: String,
-    /// Whether a line `later` follows each event, because the plugin handed it over after the
-    /// flush.
+    /// Whether a line `later` follows each event, because it came after the flush.
     is_later: bool,
 }
 
@@ -63,16 +62,15 @@ impl Sink for Lines {
 
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Looks up a function of the library by its name.
 pub fn call<F: Copy>(library: &Library, name: &CStr) -> F {
     let found = library.symbol(name).expect("it is exported");
     assert_eq!(size_of::<F>(), size_of::<usize>());
     // SAFETY: for `F`, callers choose the type of the function with this name; the assertion checks
-    // the size of `F`.
+    // its size.
     unsafe { std::mem::transmute_copy(&found.as_ptr()) }
 }
 
-/// Does the work of the child process. As a test of the parent process, it does nothing.
+/// Without `CUDA_TEST_OUT`, this is a test that does nothing.
 #[test]
 fn child() {
     let Ok(out) = std::env::var("CUDA_TEST_OUT") else { return };

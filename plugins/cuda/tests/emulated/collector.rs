@@ -1,6 +1,5 @@
-//! Tests the plugin's collectors, which count on a device by PAPI's names of counters, with
-//! `tests/programs/plugins/cupti_range.c` in place of CUPTI. The test program starts itself again
-//! as a child process, because the plugin uses one CUPTI per process.
+//! Tests the plugin's collectors with `tests/programs/plugins/cupti_range.c` in place of CUPTI. The
+//! test program starts itself again as a child process, because a process uses one CUPTI.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::Path;
@@ -40,7 +39,6 @@ impl Child {
         if made.is_null() { Err(text(&why)) } else { Ok(made) }
     }
 
-    /// Ends a collector, and returns the text that it reports.
     fn end(&self, collector: &Collector) -> String {
         let mut why = [0; 300];
         // SAFETY: our collector, and a variable of ours.
@@ -56,7 +54,7 @@ fn text(bytes: &[c_char]) -> String {
     unsafe { CStr::from_ptr(bytes.as_ptr()) }.to_string_lossy().into_owned()
 }
 
-/// Runs an op with some kernels on a device. Returns the op's values, or the collector's error.
+/// Returns the values of an op with some kernels, or the collector's error.
 fn op(
     collector: &Collector,
     kernel: extern "C" fn(c_int) -> c_int,
@@ -87,8 +85,7 @@ fn collector_child() {
         call::<End>(&own, c"counterpoint_cuda_collector_end"),
     );
     let child = Child { make, end, cupti: CString::new(&*cupti).expect("no zero byte") };
-    // Mistakes in names are reported even before CUPTI is loaded. The plugin does not load CUPTI
-    // without the driver.
+    // Mistakes in names are reported before CUPTI is loaded, which needs the driver.
     for (names, why) in [
         (GOOD, "the program has not loaded CUDA's driver"),
         ("", "there is no counter"),
@@ -127,7 +124,7 @@ fn collector_child() {
     assert_eq!(op(collector, kernel, cuda, 0), none, "an op that launches nothing");
     assert_eq!(child.end(collector), "");
     assert_eq!(left(), 0, "objects of CUPTI's are given back");
-    // During a capture, the plugin does not wait for the device, and the op has no values.
+    // During a capture, the plugin does not wait for the device.
     let captures: extern "C" fn(c_int) -> c_int = call(&driver, c"double_captures");
     let broken: extern "C" fn() -> c_int = call(&driver, c"double_broken");
     captures(1);

@@ -6,8 +6,7 @@ use crate::{KERNEL, Recorded, double, double_of, run, utc_ns};
 
 const BOTH: &str = "cuda.counters=sm__cycles_active.avg+dram__bytes_read.sum.per_second";
 
-/// Runs a scenario of the stand-in with this configuration. Returns `None` if there is no C
-/// compiler.
+/// Returns `None` if there is no C compiler.
 fn sampled(flags: &[&str], scenario: &str, configuration: &str) -> Option<Recorded> {
     let scratch = Scratch::new();
     let cupti = double_of(&scratch, "plugins/cupti_pm.c", flags)?;
@@ -31,7 +30,7 @@ fn every_sample_becomes_a_value_of_its_counter() {
             assert!((before_ns..=utc_ns()).contains(&times[0]), "its clock is an hour behind");
             for (at, row) in of_device.iter().enumerate() {
                 let (sample, counter) = (at / 2, at % 2);
-                // The expected numbers are in the table at the top of cupti_pm.c.
+                // See the table at the top of cupti_pm.c.
                 let value = 1000 * device + 10 * sample + counter;
                 let (track, unit) =
                     [("sm__cycles_active.avg", ""), ("dram__bytes_read.sum.per_second", "B/s")]
@@ -39,8 +38,8 @@ fn every_sample_becomes_a_value_of_its_counter() {
                 let expected = [track, &format!("gpu{device}"), unit, &value.to_string()];
                 assert_eq!(row[2..], expected, "{at}");
                 let since_ns = times[at] - times[0];
-                // The plugin may have converted the two times with different comparisons of the
-                // clocks, which may differ by 100 µs.
+                // The two times may be converted with different comparisons of the clocks, which
+                // may differ by 100 µs.
                 assert!((since_ns - 100_000 * sample as i64).abs() < 100_000, "{times:?}");
             }
         }
@@ -87,7 +86,7 @@ fn what_prevents_sampling_is_named_and_everything_else_is_recorded() {
         assert!(said.contains(&whole), "{expected}: {said}");
         assert_eq!(recorded.of_type(KERNEL).len(), 5);
     }
-    // cupti.c is like a CUPTI before CUDA 12.6, which cannot sample counters.
+    // cupti.c is like a CUPTI before CUDA 12.6.
     let scratch = Scratch::new();
     let Some(cupti) = double(&scratch, &[]) else { return };
     let recorded = run(&cupti, "normal", &[("CUDA_TEST_CONFIG", BOTH)]);
@@ -110,7 +109,7 @@ fn sampling_pauses_and_goes_on() {
     let Some(cupti) = double_of(&scratch, "plugins/cupti_pm.c", &[]) else { return };
     let more = [("CUDA_TEST_CONFIG", BOTH), ("CUDA_TEST_CYCLES", "3")];
     let recorded = run(&cupti, "counters", &more);
-    // The child makes two recordings before the one that it writes down, which pauses once.
+    // Two recordings came before this one, which pauses once.
     assert_eq!(recorded.rows("counter").len(), 2 * 6 * 2, "{recorded:?}");
     assert_eq!(recorded.rows("left"), [["0"]]);
 }

@@ -1,10 +1,8 @@
-//! Runs the plugin on a stand-in for CUPTI (`tests/programs/plugins/cupti.c`): a library with
-//! CUPTI's interface, which makes the records of an imaginary program, described at the top of its
-//! source. CUDA's own CUPTI is tested on a machine with a device (docs/cuda.md).
+//! Runs the plugin on a stand-in for CUPTI (`tests/programs/plugins/cupti.c`), which makes the
+//! records of an imaginary program. See docs/cuda.md for tests with a device.
 //!
-//! A test starts itself again as a child process, because the plugin uses one CUPTI per process.
-//! The child is a host of the plugin. It calls the plugin as CUDA's driver would, and writes the
-//! data that the plugin hands over into a file.
+//! A test starts itself again as a child process, because a process uses one CUPTI. The child is a
+//! host of the plugin, and writes the data that it gets into a file.
 
 mod acts;
 mod child;
@@ -39,7 +37,7 @@ struct Seen {
     id: i64,
     device: i64,
     resource: i64,
-    /// The id of the flow: positive where an arrow begins, negative where it ends.
+    /// Positive where an arrow begins, negative where it ends.
     flow: i64,
     arguments: BTreeMap<String, String>,
 }
@@ -84,7 +82,6 @@ fn double_of(scratch: &Scratch, source: &str, flags: &[&str]) -> Option<PathBuf>
     compiled.map(|()| file)
 }
 
-/// Runs a scenario of the stand-in in a child process.
 fn run(cupti: &Path, scenario: &str, more: &[(&str, &str)]) -> Recorded {
     let scratch = Scratch::new();
     let lines = scratch.join("lines");
@@ -134,7 +131,7 @@ fn every_record_becomes_the_event_that_it_is() {
     let before_ns = utc_ns();
     let recorded = run(&cupti, "normal", &[]);
     let span = before_ns..=utc_ns();
-    // The expected numbers are in the table at the top of cupti.c.
+    // See the table at the top of cupti.c.
     let count = |event_type: u32| recorded.of_type(event_type).len();
     assert_eq!([KERNEL, MEMCPY, MEMSET, SYNC, RUNTIME, DRIVER].map(count), [5, 1, 1, 1, 10, 0]);
     let lengths = |event_type: u32| -> Vec<(&str, i64, i64)> {
@@ -152,14 +149,13 @@ fn every_record_becomes_the_event_that_it_is() {
     assert_eq!(kernels[3..], [("double_plus_one", 8, 50); 2]);
     assert_eq!(lengths(MEMCPY), [("Memcpy HtoD (Pinned -> Device)", 7, 300)]);
     assert_eq!(lengths(MEMSET), [("Memset (Device)", 7, 20)]);
-    // A wait is shown on the thread of its call, and inside of this call.
+    // A wait is on the thread of its call, and inside of the call.
     let waits = recorded.of_type(SYNC);
     let call = recorded.of_type(RUNTIME).into_iter().find(|call| call.id == 6).expect("its call");
     assert_eq!(lengths(SYNC), [("Stream Sync", call.resource, 90)]);
     assert!(call.start_ns <= waits[0].start_ns && waits[0].end_ns <= call.end_ns);
     assert_eq!(waits[0].arguments["of stream"], "7");
-    // The stand-in's clock is an hour behind, but the plugin must place the events inside of the
-    // recording.
+    // The stand-in's clock is an hour behind.
     let is_inside = |event: &Seen| span.contains(&event.start_ns);
     assert!(recorded.events.iter().all(is_inside), "{span:?} {:?}", recorded.events);
 
@@ -196,7 +192,7 @@ fn every_record_becomes_the_event_that_it_is() {
         .map(|call| call.id)
         .collect();
     assert_eq!(failed, [8]);
-    // Arrows begin at calls whose work was recorded with times, and end at this work.
+    // Only work with times has an arrow.
     let flows = |is_start: bool| -> Vec<i64> {
         let all = recorded.events.iter().filter(|event| (event.flow > 0) == is_start);
         let mut ids: Vec<i64> = all.map(|event| event.flow.abs()).filter(|id| *id != 0).collect();
@@ -204,7 +200,7 @@ fn every_record_becomes_the_event_that_it_is() {
         ids
     };
     assert_eq!((flows(true), flows(false)), (vec![1, 2, 3, 4, 5, 7], vec![1, 2, 3, 4, 5, 7, 7]));
-    // In the stand-in, only the first three calls are inside of the op.
+    // In the stand-in, the first three calls are inside of the op.
     let of_op: Vec<i64> = recorded
         .events
         .iter()
@@ -231,8 +227,8 @@ fn a_flush_keeps_launches_until_their_work_has_come() {
     let Some(cupti) = double(&scratch, &[]) else { return };
     let recorded = run(&cupti, "normal", &[("CUDA_TEST_FLUSH", "1")]);
     let place = recorded.rows.iter().position(|row| row[0] == "flushed").expect("flushed");
-    // The plugin hands over two launches after the flush: the launch whose kernel was never
-    // recorded, and the launch whose kernel has no times.
+    // Two launches are handed over after the flush: their kernels were not recorded, or have no
+    // times.
     let later = recorded.rows[place..].iter().filter(|row| row[0] == "later").count();
     assert_eq!((later, recorded.of_type(RUNTIME).len()), (2, 10), "{:?}", recorded.rows);
 }
@@ -241,7 +237,7 @@ fn a_flush_keeps_launches_until_their_work_has_come() {
 fn only_what_is_asked_for_is_collected() {
     let scratch = Scratch::new();
     let Some(cupti) = double(&scratch, &[]) else { return };
-    // Devices (8), contexts (9) and ids of ops (39) are always collected. In CUpti_ActivityKind, 10
+    // Devices (8), contexts (9) and ids of ops (39) are also collected. In CUpti_ActivityKind, 10
     // means kernels and 5 means calls of the runtime.
     for (only, collected, events) in [(KERNEL, "8 9 10 39", 5), (RUNTIME, "5 8 9 39", 10)] {
         let recorded = run(&cupti, "normal", &[("CUDA_TEST_TYPES", &only.to_string())]);
@@ -249,8 +245,7 @@ fn only_what_is_asked_for_is_collected() {
         assert_eq!((recorded.of_type(only).len(), recorded.events.len()), (events, events));
         assert!(recorded.events.iter().all(|event| event.flow == 0), "no arrow with one end");
     }
-    // If the call that waits is not recorded, the thread is not known, and the wait is on the
-    // stream.
+    // Without the call, the thread of the wait is not known.
     let waits = run(&cupti, "normal", &[("CUDA_TEST_TYPES", &SYNC.to_string())]);
     assert_eq!(waits.events.len(), 1);
     assert_eq!((waits.events[0].resource, &*waits.events[0].arguments["stream"]), (7, "7"));
@@ -313,8 +308,7 @@ fn ranges_of_nvtx_are_on_their_threads() {
         let ranges = recorded.of_type(ANNOTATION);
         let named: Vec<(&str, i64)> =
             ranges.iter().map(|one| (&*one.name, one.end_ns - one.start_ns)).collect();
-        // The expected ranges are in the table at the top of cupti.c; the last one ends with the
-        // recording.
+        // See the table at the top of cupti.c. The last range ends with the recording.
         assert_eq!(named[..3], [("CCCL: inner", 300), ("now", 0), ("step", 1_000)]);
         assert_eq!((named.len(), named[3].0), (4, "open"), "{named:?}");
         let (step, inner) = (ranges[2], ranges[0]);
@@ -350,7 +344,7 @@ fn garbage_is_counted_and_harms_nothing() {
     let scratch = Scratch::new();
     let Some(cupti) = double(&scratch, &[]) else { return };
     let recorded = run(&cupti, "garbage", &[]);
-    // In each of two buffers, only the first call could be read.
+    // In each of two buffers, at most the first call can be read.
     assert!(recorded.events.len() <= 2, "{recorded:?}");
     let said = recorded.said();
     assert!(said.contains("6 records or buffers of CUPTI are damaged"), "{said}");
@@ -396,8 +390,7 @@ fn recordings_come_one_after_the_other_and_pause() {
     let scratch = Scratch::new();
     let Some(cupti) = double(&scratch, &[]) else { return };
     let recorded = run(&cupti, "normal", &[("CUDA_TEST_CYCLES", "3")]);
-    // The child made two recordings before this one, of which nothing may be left. This recording
-    // had a pause, and the plugin must record everything after the pause.
+    // Of the two recordings before, nothing may be left. This one had a pause.
     assert_eq!(recorded.of_type(KERNEL).len(), 5);
     assert_eq!(recorded.rows("paused"), [["0"]], "nothing is recorded meanwhile");
 }
@@ -431,9 +424,9 @@ fn counters_and_ranges_are_in_the_profile() {
     let mut report = counterpoint();
     let reported = report.arg("report").arg(&profile).args(["--format", "json"]).output();
     let text = String::from_utf8(reported.expect("starts").stdout).expect("UTF-8");
-    // See the table at the top of cupti_pm.c: there are six samples of each device, 0 to 50 and
-    // 1000 to 1050. The report weights a mean by time, so the last sample does not count, because
-    // the recording ends there.
+    // See the table at the top of cupti_pm.c: each device has six samples, 0 to 50 and 1000 to
+    // 1050. The mean is weighted by time, so the last sample does not count: the recording ends
+    // there.
     for (device, mean) in [(0, 20.0), (1, 1020.0)] {
         let name = format!("\"track\":\"sm__cycles_active.avg\",\"name\":\"gpu{device}\"");
         let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
@@ -443,8 +436,7 @@ fn counters_and_ranges_are_in_the_profile() {
         let found = track.split("\"mean\":").nth(1).and_then(|rest| rest.split([',', '}']).next());
         let found: f64 =
             found.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{track}"));
-        // Times are whole nanoseconds of another clock, so the time between two samples may be 1 ns
-        // shorter than it was.
+        // Times are rounded to whole nanoseconds of another clock.
         assert!((found / mean - 1.0).abs() < 1e-4, "{track}");
     }
     let mut export = counterpoint();
@@ -479,8 +471,7 @@ fn run_brings_the_plugin_into_the_program() {
     export.args(["export", "--format", "csv"]).arg(&profile);
     let exported = export.output().expect("starts");
     let text = String::from_utf8_lossy(&exported.stdout);
-    // See the table at the top of cupti.c. The kernel without times is not in the profile, and
-    // counts as a loss.
+    // See the table at the top of cupti.c. The kernel without times counts as a loss.
     assert_eq!(text.matches(",double_plus_one,").count(), 2, "{text}");
     assert_eq!(text.matches(",cudaLaunchKernel,").count(), 5, "{text}");
 }

@@ -13,8 +13,7 @@ pub const THREADS: [&str; 1] = ["-pthread"];
 const THREE: &str =
     "cuda.range-counters=sm__cycles_active.avg+dram__bytes_read.sum.per_second+ratio__without.pct";
 
-/// Runs a scenario of the stand-in with this configuration. Returns `None` if there is no C
-/// compiler.
+/// Returns `None` if there is no C compiler.
 fn counted(flags: &[&str], scenario: &str, configuration: &str) -> Option<Recorded> {
     let scratch = Scratch::new();
     let cupti = double_of(&scratch, SOURCE, &[&THREADS, flags].concat())?;
@@ -23,7 +22,6 @@ fn counted(flags: &[&str], scenario: &str, configuration: &str) -> Option<Record
     Some(recorded)
 }
 
-/// Returns the values of a range, by the names of its counters.
 fn values(range: &Seen, names: &[&str]) -> Vec<Option<f64>> {
     let value =
         |name: &&str| range.arguments.get(*name).map(|text| text.parse().expect("a number"));
@@ -38,7 +36,7 @@ fn each_kernel_has_its_own_values() {
     for flags in [&[][..], &["-DCUDA12"]] {
         let Some(recorded) = counted(flags, "launches", THREE) else { return };
         let ranges = recorded.of_type(PROFILER_RANGE);
-        // See the table at the top of cupti_range.c: the kernel of launch 5 has two ranges, so its
+        // See the table at the top of cupti_range.c. The kernel of launch 5 has two ranges, so its
         // values are not known. Kernel k on device d has the value 1000 d + 10 k + c for counter c.
         let name = |range: &Seen| range.name.clone();
         let expected = [
@@ -66,7 +64,6 @@ fn each_kernel_has_its_own_values() {
         let rows = recorded.rows("resource");
         let named = rows.iter().filter(|row| row[2] == "counted kernels and ops");
         assert_eq!(named.map(|row| &*row[0]).collect::<Vec<_>>(), ["0", "1"]);
-        // The same values are also in the series of the kernels.
         let series = recorded.rows("counter");
         assert_eq!(series.len(), 4 * 2 + 1, "{series:?}");
         let plus = series.iter().filter(|row| row[3] == "double_plus_one");
@@ -168,7 +165,7 @@ fn a_context_that_is_destroyed_is_forgotten() {
     let ranges = recorded.of_type(PROFILER_RANGE);
     let names: Vec<&str> = ranges.iter().map(|one| &*one.name).collect();
     assert_eq!(names, ["before (counted)", "after (counted)"], "{}", recorded.said());
-    // The later context has the same address as the destroyed one; only its number differs.
+    // The later context has the same address as the destroyed one.
     let Some(recorded) = counted(&[], "untold", THREE) else { return };
     let names: Vec<&str> = recorded.of_type(PROFILER_RANGE).iter().map(|one| &*one.name).collect();
     assert_eq!(names, ["before (counted)", "after (counted)"], "{}", recorded.said());
@@ -226,10 +223,10 @@ fn driver_of(scratch: &Scratch) -> String {
 const TWO: &str =
     "cuda.range-counters=sm__cycles_active.avg+dram__bytes_read.sum.per_second,cuda.ranges=op";
 
-/// An op that was counted: its number, its device and its values.
+/// Number, device and values.
 type Op = (String, i64, Vec<Option<f64>>);
 
-/// Runs an act of `acts.rs`. Returns what the child has written, and the ops that have values.
+/// Returns what the child has written, and the ops that have values.
 fn ops_of(act: &str, configuration: &str) -> Option<(Recorded, Vec<Op>)> {
     let scratch = Scratch::new();
     let cupti = double_of(&scratch, SOURCE, &THREADS)?;
@@ -250,7 +247,6 @@ fn ops_of(act: &str, configuration: &str) -> Option<(Recorded, Vec<Op>)> {
     Some((recorded, found))
 }
 
-/// Returns the values that are expected for an op with this number of kernels.
 fn op(number: u64, device: i64, kernels: u32) -> Op {
     let values = [5, 6].map(|of_one: u32| Some(f64::from(of_one * kernels)));
     (number.to_string(), device, values.to_vec())
@@ -261,12 +257,12 @@ fn an_op_has_the_values_of_its_kernels() {
     let Some((recorded, found)) = ops_of("plain", TWO) else { return };
     assert_eq!(found, [op(7, 0, 3), op(10, 1, 1)], "{recorded:?}");
     assert_eq!(recorded.rows("missing").len(), 0, "{}", recorded.said());
-    // An op runs only once, so counters that need two passes have no values.
+    // Counters that need two passes have no values for ops.
     let twice = "cuda.range-counters=needs__two_passes.sum,cuda.ranges=op";
     let Some((recorded, _)) = ops_of("plain", twice) else { return };
     let said = recorded.said();
     assert!(said.contains("ops were not counted: these counters need 2 runs"), "{said}");
-    // Op 8 is inside op 7, which is not counted, either.
+    // Op 8 is inside op 7.
     assert_eq!(recorded.rows("missing"), [["3", "4"]], "{said}");
 }
 
@@ -318,7 +314,7 @@ fn counters_of_kernels_are_in_the_profile() {
     let reported = report.arg("report").arg(&profile).args(["--format", "json"]).output();
     let text = String::from_utf8(reported.expect("starts").stdout).expect("UTF-8");
     let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-    // The expected value is in the table at the top of cupti_range.c.
+    // See the table at the top of cupti_range.c.
     let name = format!("\"track\":\"{}\",\"name\":\"double_plus_one\"", NAMES[0]);
     let track = plain.split("{\"tracks\":").find(|track| track.contains(&name));
     let track = track.unwrap_or_else(|| panic!("{name}: {text}"));

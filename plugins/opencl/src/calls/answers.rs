@@ -1,5 +1,5 @@
-//! Functions whose results would reveal the layer. The layer changes these results, so that the
-//! program gets the same results as without the layer.
+//! Functions whose results would reveal the layer. They return the results that the program would
+//! get without the layer.
 
 #![allow(non_snake_case, reason = "the functions of OpenCL")]
 
@@ -79,8 +79,8 @@ unsafe extern "C" fn clSetCommandQueueProperty(
             unsafe { old.write(old.read() & !QUEUE_PROFILING) };
         }
         if properties & QUEUE_PROFILING != 0 {
-            // The program itself has turned times on or off, and the layer leaves that as it is. If
-            // the queue's commands have no times, the recorder only counts them.
+            // The program itself has turned times on or off, and the layer leaves that as it is.
+            // Without times, the queue's commands are only counted.
             queue.show();
         }
     });
@@ -124,9 +124,8 @@ unsafe extern "C" fn clGetEventProfilingInfo(
         return forward!(slot, (event, param, size, value, size_ret)
             : (Event, u32, usize, *mut c_void, *mut usize) -> Code);
     }
-    // For an unknown parameter, an implementation may report that the parameter is invalid, or that
-    // there are no times. PoCL checks for times first, so this function does the same. It passes
-    // other errors on.
+    // For an unknown parameter, an implementation may report that it is invalid, or that there are
+    // no times. PoCL checks for times first, and so does this function.
     let mut time = 0_u64;
     let code = forward!(slot, (event, param, 8, (&raw mut time).cast(), std::ptr::null_mut())
         : (Event, u32, usize, *mut c_void, *mut usize) -> Code);

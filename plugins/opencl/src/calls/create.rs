@@ -1,7 +1,7 @@
 //! Functions that make queues and kernels, and that release queues and contexts.
 //!
-//! The layer asks for the times of commands of every queue that the program makes, except on-device
-//! queues. If the implementation cannot make such a queue, the layer makes the queue as the program
+//! The layer asks for the times of commands when the program makes a queue, except an on-device
+//! queue. If the implementation cannot make such a queue, the layer makes the queue as the program
 //! asked.
 
 #![allow(non_snake_case, reason = "the functions of OpenCL")]
@@ -16,10 +16,10 @@ use crate::api::{
 use crate::next_layer::forward;
 use crate::{names, queues, recorder};
 
-/// The largest number of pairs in a list of properties; a longer list is passed on unchanged.
+/// The largest number of pairs in a list of properties. A longer list is passed on unchanged.
 const MOST_PAIRS: usize = 64;
 
-/// Stores the properties of a queue that was made. `hidden`: only the layer asked for times.
+/// `hidden`: only the layer asked for times.
 fn made(queue: Queue, properties: u64, hidden: bool, asked: Option<Option<Vec<u64>>>) {
     recorder::watch_exit();
     if let Some(queue) = queues::add(queue, properties, hidden, asked)
@@ -29,8 +29,7 @@ fn made(queue: Queue, properties: u64, hidden: bool, asked: Option<Option<Vec<u6
     }
 }
 
-/// Records the end of a call that makes an object, with the error from the variable that the
-/// program gave for it.
+/// Records the end of a call that makes an object, with the error from the program's variable.
 fn end(begun: Option<recorder::Begun>, name: &'static str, code_ret: *mut Code, made: bool) {
     let Some(begun) = begun else { return };
     let code = match made {
@@ -38,7 +37,7 @@ fn end(begun: Option<recorder::Begun>, name: &'static str, code_ret: *mut Code, 
         // SAFETY: `code_ret` is the program's variable, and the implementation has just written to
         // it.
         false if !code_ret.is_null() => unsafe { code_ret.read() },
-        // There was an error, but the program gave no variable for it.
+        // There was an error, but the program gave no variable.
         false => crate::api::INVALID_VALUE,
     };
     begun.end(name, code, None);
@@ -70,8 +69,8 @@ unsafe extern "C" fn clCreateCommandQueue(
     queue
 }
 
-/// Returns the program's list without the 0 at its end; `Some(None)` if there is no list, and
-/// `None` if it is too long.
+/// Returns the program's list without the 0 at its end. `Some(None)` means that there is no list,
+/// and `None` that it is too long.
 ///
 /// # Safety
 /// The list must be null or end with a 0 in the place of a key.
@@ -95,9 +94,9 @@ unsafe fn list(properties: *const u64) -> Option<Option<Vec<u64>>> {
     None
 }
 
-/// Returns the properties that the program asked for, and the list of properties with which the
-/// queue's commands have times. The list is `None` if the program itself asked for times, or if
-/// this is an on-device queue, in which the program on the host does not enqueue.
+/// Returns the properties that the program asked for, and the list with which the queue's commands
+/// have times. The list is `None` if the program itself asked for times, or for an on-device queue,
+/// in which the host does not enqueue.
 fn with_times(asked: Option<&[u64]>) -> (u64, Option<Vec<u64>>) {
     let mut all = asked.unwrap_or_default().to_vec();
     let place = all.chunks_exact(2).position(|pair| pair[0] == u64::from(QUEUE_PROPERTIES));

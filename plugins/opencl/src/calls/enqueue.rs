@@ -1,8 +1,7 @@
 //! Records calls that enqueue work for a device.
 //!
 //! The times of a command are read from its event. If the program does not ask for the event, the
-//! layer asks for it. If the program asks for it, the layer takes another reference to the same
-//! event.
+//! layer does. Otherwise the layer takes another reference to the same event.
 
 #![allow(non_snake_case, clippy::too_many_arguments, reason = "the functions of OpenCL")]
 
@@ -17,17 +16,14 @@ use crate::record::{Command, Name, Sizes, Work};
 use crate::recorder::{self, Begun};
 use crate::{ask, names};
 
-/// A call that enqueues a command, from its start until it returns.
 struct Enqueue {
     begun: Begun,
     name: &'static str,
     queue: QueueHandle,
-    /// The queue of the command, if the layer knows the queue and has room to keep the command's
-    /// event.
+    /// The queue, if the layer knows it and has room to keep the command's event.
     kept: Option<Arc<Queue>>,
     /// The program's variable for the event, or null.
     wanted: *mut Event,
-    /// The layer's variable for the event.
     event: Event,
 }
 
@@ -36,7 +32,7 @@ impl Enqueue {
         let kept = guarded(|| {
             let found = queues::find(queue)?;
             if !queues::reserve() {
-                // If the oldest command of the queue has ended by now, this makes room.
+                // This makes room if the oldest command of the queue has ended.
                 recorder::harvest(&found, 1);
                 if !queues::reserve() {
                     begun.untracked();
@@ -50,8 +46,7 @@ impl Enqueue {
         Self { begun, name, queue, kept: kept.flatten(), wanted, event }
     }
 
-    /// Returns the variable in which the implementation stores the event, or null if nobody wants
-    /// it.
+    /// Returns the variable for the event, or null if nobody wants it.
     fn event(&mut self) -> *mut Event {
         if self.kept.is_none() && self.wanted.is_null() {
             return std::ptr::null_mut();
@@ -59,16 +54,15 @@ impl Enqueue {
         &raw mut self.event
     }
 
-    /// Records the end of the call. `command` is only called if the call succeeded, because
-    /// otherwise the program's arguments may be invalid.
+    /// Records the end of the call. `command` is called after success only, because otherwise the
+    /// program's arguments may be invalid.
     fn end(self, code: Code, command: impl FnOnce() -> Command) {
         let Self { begun, name, queue, kept, wanted, event } = self;
         let is_shared = !wanted.is_null();
         let ours = kept.is_some()
             && code == SUCCESS
             && !event.is_null()
-            // The reference is taken before the program gets the event, because the program may
-            // release the event at once.
+            // The program may release the event as soon as it has it.
             && (!is_shared || ask::retain(event));
         if is_shared {
             // SAFETY: `wanted` is the program's variable, because a shared event is one that the
@@ -88,7 +82,7 @@ impl Enqueue {
     }
 }
 
-/// Defines functions that enqueue a command and return an error or 0.
+/// Defines functions that enqueue a command and return a code.
 macro_rules! enqueues {
     ($( fn $name:ident($($argument:ident: $type:ty),*), $command:expr; )*) => { $(
         unsafe extern "C" fn $name(
@@ -147,7 +141,7 @@ fn copy(name: &'static str, bytes: usize) -> Command {
     Command::new(Work::Copy, name, Some(bytes as u64))
 }
 
-/// Returns the number of elements in a region, which is the product of the program's three sizes.
+/// Returns the product of the program's three sizes.
 ///
 /// # Safety
 /// `region` must be null or an array of three numbers.
@@ -161,13 +155,13 @@ unsafe fn elements(region: *const usize) -> Option<u64> {
     region.iter().try_fold(1_u64, |product, size| product.checked_mul(*size as u64))
 }
 
-/// Describes a copy of a part of a buffer, whose elements are bytes.
+/// A copy of a part of a buffer, whose elements are bytes.
 fn rect(name: &'static str, region: *const usize) -> Command {
     // SAFETY: the specification requires that `region` is an array of three numbers.
     Command::new(Work::Copy, name, unsafe { elements(region) })
 }
 
-/// Describes work on a part of an image.
+/// Work on a part of an image.
 fn pixels(work: Work, name: &'static str, image: Mem, region: *const usize) -> Command {
     // SAFETY: the specification requires that `region` is an array of three numbers.
     let bytes = unsafe { elements(region) }
@@ -175,8 +169,8 @@ fn pixels(work: Work, name: &'static str, image: Mem, region: *const usize) -> C
     Command::new(work, name, bytes)
 }
 
-/// Returns the first `length` numbers of a list of the program's, followed by zeros, or `None` if
-/// there is no list.
+/// Returns the first `length` numbers of the program's list, followed by zeros, or `None` if there
+/// is no list.
 fn three(list: *const usize, length: usize) -> Option<[i64; 3]> {
     if list.is_null() {
         return None;
@@ -189,7 +183,7 @@ fn three(list: *const usize, length: usize) -> Option<[i64; 3]> {
     Some(numbers)
 }
 
-/// Describes a kernel with its index space. At most three dimensions are recorded.
+/// A kernel with its index space.
 fn kernel(
     kernel: Kernel,
     dimensions: u32,
@@ -206,7 +200,7 @@ fn kernel(
     Command { work: Work::Kernel, name, bytes: None, sizes }
 }
 
-/// Returns the sum of the sizes of some memory objects in bytes.
+/// Returns the number of bytes of some memory objects.
 fn mem_sizes(count: u32, list: *const Mem) -> Option<u64> {
     if list.is_null() {
         return None;
@@ -215,8 +209,8 @@ fn mem_sizes(count: u32, list: *const Mem) -> Option<u64> {
     (0..count as usize).map(|index| ask::mem_size(unsafe { list.add(index).read() })).sum()
 }
 
-/// Returns the sum of the sizes that the program gave for some pointers to shared virtual memory
-/// (SVM). A missing size means the whole allocation, whose size is not known.
+/// Returns the sum of the sizes of pointers to shared virtual memory (SVM). A missing size means
+/// the whole allocation, whose size is not known.
 fn svm_sizes(count: u32, sizes: *const usize) -> Option<u64> {
     if sizes.is_null() {
         return None;
@@ -282,8 +276,7 @@ enqueues! {
         local: *const usize
     ), kernel(object, dimensions, offset, global, local);
     fn clEnqueueTask(object: Kernel), {
-        // By the definition of `clEnqueueTask`, the kernel runs as one workgroup with one work
-        // item.
+        // By its definition, it runs the kernel as one workgroup with one work item.
         let one = 1;
         kernel(object, 1, std::ptr::null(), &raw const one, &raw const one)
     };

@@ -1,5 +1,5 @@
-//! Records calls that enqueue no work: flushes, waits, markers and barriers, and calls that make
-//! contexts, buffers or images, or build programs.
+//! Records calls that enqueue no work, such as flushes, waits and barriers, and calls that make
+//! contexts or memory or build programs.
 
 #![allow(non_snake_case, clippy::too_many_arguments, reason = "the functions of OpenCL")]
 
@@ -11,8 +11,8 @@ use crate::next_layer::forward;
 use crate::queues;
 use crate::recorder::{self, Begun};
 
-/// Defines functions that only record the call and pass it on. The last expression records the end
-/// of the call, with the function's result.
+/// Defines functions that record the call and pass it on. The last expression records its end, with
+/// the function's result.
 macro_rules! recorded {
     ($( fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty, $end:expr; )*) => { $(
         unsafe extern "C" fn $name($($argument: $type),*) -> $result {
@@ -40,8 +40,7 @@ fn waited(begun: Begun, name: &'static str, code: Code) {
     recorder::harvest_some();
 }
 
-/// Records the end of a call that returns a handle, with the error from the variable that the
-/// program gave for it.
+/// Records the end of a call that returns a handle, with the error from the program's variable.
 fn made(code_ret: *mut Code) -> impl FnOnce(Begun, &'static str, *mut c_void) {
     move |begun, name, made| {
         let code = match made.is_null() {
@@ -49,7 +48,7 @@ fn made(code_ret: *mut Code) -> impl FnOnce(Begun, &'static str, *mut c_void) {
             // SAFETY: `code_ret` is the program's variable, and the implementation has just written
             // to it.
             true if !code_ret.is_null() => unsafe { code_ret.read() },
-            // There was an error, but the program gave no variable for it.
+            // There was an error, but the program gave no variable.
             true => crate::api::INVALID_VALUE,
         };
         begun.end(name, code, None);

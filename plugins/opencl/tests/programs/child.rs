@@ -1,5 +1,4 @@
-//! The child process of the tests. It is a host of the plugin, and runs one of the OpenCL programs
-//! of the tests.
+//! The child process of the tests: a host of the plugin, which runs an OpenCL program.
 
 use std::ffi::{CString, c_char, c_int};
 use std::fmt::Write as _;
@@ -58,7 +57,7 @@ impl Sink for Lines {
 
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Does the work of the child process. As a test of the parent process, it does nothing.
+/// Without `OPENCL_TEST_OUT`, this is a test that does nothing.
 #[test]
 fn child() {
     let Ok(out) = std::env::var("OPENCL_TEST_OUT") else { return };
@@ -114,9 +113,9 @@ fn child() {
     fs::write(out, lines.0).expect("writes");
 }
 
-/// Begins and ends many recordings on a second thread, while the program runs. The program begins
-/// during the third recording, which ends only after some event was recorded or the program has
-/// ended. Otherwise the whole program could run between two recordings on a busy machine.
+/// Makes many recordings on a second thread, while the program runs. The program begins during the
+/// third one, which ends after an event was recorded or the program has ended. Otherwise the whole
+/// program could run between two recordings on a busy machine.
 fn cycles(plugin: &Plugin, program: impl FnOnce() -> c_int) {
     let types = [MEMCPY, MEMSET, KERNEL, RUNTIME, COUNTER];
     let done = AtomicBool::new(false);
@@ -142,8 +141,8 @@ fn cycles(plugin: &Plugin, program: impl FnOnce() -> c_int) {
                     }
                 }
                 match recordings % 3 {
-                    // The host destroys the recording without stopping it, or without taking its
-                    // events, or as usual.
+                    // The recording is destroyed without a stop, or without taking its events, or
+                    // as usual.
                     0 => {}
                     1 => drop(session.stop()),
                     _ => {

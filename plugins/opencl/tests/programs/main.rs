@@ -1,11 +1,10 @@
 //! Runs real OpenCL programs (`tests/programs/opencl`) on PoCL's device, with the plugin and its
 //! layer.
 //!
-//! The test program starts itself again as a child process, with `OPENCL_LAYERS` set. The child is
-//! a host of the plugin: it starts a recording, loads the program, which was compiled as a shared
-//! object, and calls its `main`. The child writes what the plugin hands over into a file, as lines
-//! of text. The expected numbers are in the comments at the top of the programs, where they were
-//! counted by hand, or are measured by the programs themselves.
+//! The test program starts itself again as a child process, with `OPENCL_LAYERS` set. The child
+//! starts a recording, loads the program, which was compiled as a shared object, and calls its
+//! `main`. It writes what the plugin hands over into a file. The expected numbers are at the top of
+//! the programs' sources, counted by hand, or are measured by the programs.
 
 mod child;
 mod recorded;
@@ -24,7 +23,7 @@ const KERNEL: u32 = 6;
 const RUNTIME: u32 = 8;
 const COUNTER: u32 = 22;
 
-/// Id of the op in which the child runs the program.
+/// The op in which the child runs the program.
 const OP: u64 = 4_242;
 
 #[test]
@@ -36,7 +35,7 @@ fn every_command_is_found_by_name_with_its_sizes() {
     let recorded = run(&scratch, &object, "", &[]);
     assert_eq!(recorded.written, alone(&program, "", false, &scratch).1, "the same result");
     joined(&recorded);
-    // The expected numbers are at the top of vector.c.
+    // See the top of vector.c.
     let count = |name: &str| recorded.named(name).len();
     assert_eq!(count(&kernel), 3);
     assert_eq!((count("grow"), count("write buffer"), count("copy buffer")), (1, 2, 1));
@@ -62,7 +61,7 @@ fn every_command_is_found_by_name_with_its_sizes() {
     let grow = recorded.named("grow")[0];
     assert_eq!(argument(grow, "global size").as_deref(), Some("[64, 32]"));
     assert_eq!(argument(grow, "global offset").as_deref(), Some("[0, 0]"));
-    // In vector.c, the whole buffer has 4,096 numbers of 4 bytes.
+    // The whole buffer has 4,096 numbers of 4 bytes.
     for (name, bytes) in [
         ("write buffer", 16_384),
         ("read buffer", 16_384),
@@ -73,7 +72,6 @@ fn every_command_is_found_by_name_with_its_sizes() {
         assert_eq!(recorded.named(name)[0].arguments["bytes"], bytes.to_string());
     }
     assert_eq!(argument(recorded.named("unmap")[0], "bytes"), None, "missing is not 0");
-    // The child pushed an op on the thread that made all calls.
     let of_op = OP.to_string();
     assert!(recorded.events.iter().all(|event| event.arguments["External id"] == of_op));
 
@@ -81,7 +79,7 @@ fn every_command_is_found_by_name_with_its_sizes() {
     assert_eq!(devices.len(), 1);
     let listed = Command::new("clinfo").arg("--raw").output();
     if let Ok(listed) = listed {
-        // The program `clinfo` is an independent source of the names.
+        // `clinfo` is an independent source of the names.
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
         let of = |key: &str| {
             let line = listed.lines().find(|line| line.contains(key)).expect("clinfo knows");
@@ -132,8 +130,8 @@ fn counters_follow_the_commands() {
         found.map(|row| row[5].parse().expect("a number")).collect()
     };
     let depth = values("queue depth");
-    // The depth changes when each of the 11 commands is enqueued and when it ends. The bytes change
-    // for the six commands whose size is known.
+    // The depth changes when a command is enqueued and when it ends. The size of six commands is
+    // known.
     assert_eq!((depth.len(), depth.last()), (22, Some(&0.0)));
     assert!(depth.iter().all(|depth| (0.0..=11.0).contains(depth)), "{depth:?}");
     let bytes = values("bytes in flight");
@@ -155,8 +153,8 @@ fn queues_of_two_threads() {
     for queue in [1, 2] {
         let kernels: Vec<&Seen> =
             recorded.activities().into_iter().filter(|event| event.resource == queue).collect();
-        // In queues.c, each queue has one write before the kernels and one read after them. The
-        // program waits for each of the two.
+        // In queues.c, each queue has one write before the kernels and one read after them, and the
+        // program waits for both.
         let names: Vec<&str> = kernels.iter().map(|event| event.name.as_str()).collect();
         assert_eq!(names.len(), 202);
         assert_eq!((names[0], names[1], names[201]), ("write buffer", "grow", "read buffer"));
@@ -248,8 +246,8 @@ fn a_flood_is_bounded() {
     let only_kernels = ("OPENCL_TEST_TYPES", "6");
     let recorded = run(&scratch, &object, "flood", &[only_kernels]);
     assert_eq!(recorded.written, "70000\n");
-    // The plugin keeps at most 65,536 commands whose times are not known yet (docs/plugins.md). The
-    // write before the kernels has already ended.
+    // The plugin keeps at most 65,536 pending commands (docs/plugins.md). The write before the
+    // kernels has already ended.
     assert_eq!(recorded.named("grow").len(), 65_536);
     assert_eq!(recorded.events.len(), 65_536, "only what was requested");
     assert!(recorded.events.iter().all(|event| event.flow == 0), "no arrow without a begin");
@@ -258,8 +256,7 @@ fn a_flood_is_bounded() {
     assert!(said.contains(expected), "{said}");
     assert_eq!(recorded.rows("missing"), [["2", "4464"]]);
 
-    // A buffer of one megabyte has room for a few thousand records. The plugin only counts further
-    // ones.
+    // A buffer of one megabyte has room for a few thousand records.
     let limited =
         run(&scratch, &object, "flood", &[only_kernels, ("OPENCL_TEST_LIMIT", "1048576")]);
     assert_eq!(limited.written, "70000\n");
@@ -312,7 +309,7 @@ fn the_program_cannot_see_the_layer() {
     let recorded = run(&scratch, &object, "", &[]);
     assert_eq!(recorded.written, without, "while it is recorded");
     joined(&recorded);
-    // The error -30 is CL_INVALID_VALUE, and -36 is CL_INVALID_COMMAND_QUEUE.
+    // -30 is CL_INVALID_VALUE, and -36 is CL_INVALID_COMMAND_QUEUE.
     let code = |name: &str| -> Vec<String> {
         let calls = recorded.named(name);
         calls.iter().filter_map(|call| call.arguments.get("error").cloned()).collect()
@@ -345,12 +342,10 @@ fn the_clock_of_the_device_is_used_if_it_has_one() {
     const HOUR_NS: i64 = 3_600_000_000_000;
     for shift_ns in [0, HOUR_NS] {
         let Some(timer) = layer(&scratch, &format!("-DSHIFT={shift_ns}ull")) else { return };
-        // The loader calls the last layer in the list first, and the plugin then calls the other
-        // one.
+        // The loader calls the last layer in the list first.
         let layers = format!("{timer}:{}", plugin().display());
         let mut recorded = run(&scratch, &object, "", &[("OPENCL_LAYERS", &layers)]);
-        // The simulated clock is ahead by this much, so the plugin places the device's work too
-        // early by as much.
+        // The simulated clock is ahead, so the plugin places the device's work too early.
         for event in &mut recorded.events {
             if [MEMCPY, MEMSET, KERNEL].contains(&event.event_type) {
                 event.start_ns += shift_ns;
@@ -387,8 +382,7 @@ fn run_brings_the_layer_into_the_program() {
     let exported = export.output().expect("starts");
     assert!(exported.status.success(), "{exported:?}");
     let trace = fs::read_to_string(&trace).expect("written");
-    // In vector.c, there are 11 commands, each with an arrow, which has a begin and an end in the
-    // trace.
+    // vector.c has 11 commands with an arrow, which has two ends.
     let slices =
         |line: &&str| line.contains(&format!("\"name\":\"{name}\"")) && line.contains("\"X\"");
     assert_eq!(trace.lines().filter(slices).count(), 3, "{trace}");
@@ -410,7 +404,7 @@ fn every_function_for_memory_passes_its_arguments_on() {
     let recorded = run(&scratch, &object, "", &[]);
     assert_eq!(recorded.written, alone(&program, "", false, &scratch).1, "the same results");
     joined(&recorded);
-    // Each entry has the name of the call, the name of its work, and the bytes, as in memory.c.
+    // The call, the name of its work, and the bytes, as in memory.c.
     let mut expected: Vec<(&str, &str, Option<&str>)> = vec![
         ("clEnqueueWriteBufferRect", "write buffer", Some("64")),
         ("clEnqueueCopyBufferRect", "copy buffer", Some("32")),
@@ -437,8 +431,7 @@ fn every_function_for_memory_passes_its_arguments_on() {
         let bytes = activity.arguments.get("bytes").map(String::as_str);
         found.push((&call.expect("joined").name, &activity.name, bytes));
     }
-    // A device may not support some of the functions. The program prints the names of these
-    // functions, and the plugin records the errors of their calls.
+    // A device may lack some of the functions. The program prints their names.
     let lacks: Vec<&str> =
         recorded.written.lines().filter_map(|line| line.strip_prefix("lacks ")).collect();
     expected.retain(|(call, ..)| !lacks.contains(call));
@@ -455,15 +448,13 @@ fn every_function_for_memory_passes_its_arguments_on() {
 fn a_copy_of_the_file_is_not_the_layer_and_that_is_said() {
     let scratch = Scratch::new();
     let Some((_, object)) = build(&scratch, "vector", &[]) else { return };
-    // The dynamic linker loads a file only once, even if the layer's path is a symbolic link to the
-    // plugin.
+    // A symbolic link is the same file for the dynamic linker.
     let link = scratch.join("link.so");
     std::os::unix::fs::symlink(plugin(), &link).expect("links");
     let layer = link.display().to_string();
     let recorded = run(&scratch, &object, "", &[("OPENCL_LAYERS", &layer)]);
     assert_eq!(recorded.activities().len(), 11);
-    // The program runs once without the layer, and once with a copy of the plugin's file as the
-    // layer.
+    // Without the layer, and with a copy of the plugin's file as the layer.
     let copy = scratch.join("copy.so");
     fs::copy(plugin(), &copy).expect("copies");
     let copy = copy.display().to_string();
@@ -474,7 +465,6 @@ fn a_copy_of_the_file_is_not_the_layer_and_that_is_said() {
         let expected = "OpenCL was used without the layer: OPENCL_LAYERS must name ";
         assert!(said.contains(expected) && said.contains("libcounterpoint_opencl.so"), "{said}");
     }
-    // Even if the layer is twice in the list, the plugin records each call only once.
     let file = plugin().display().to_string();
     let twice = format!("{file}:{file}");
     let recorded = run(&scratch, &object, "", &[("OPENCL_LAYERS", &twice)]);

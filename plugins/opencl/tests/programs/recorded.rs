@@ -10,7 +10,7 @@ use testkit::{Scratch, c};
 
 use crate::{KERNEL, MEMCPY, MEMSET, RUNTIME};
 
-/// Returns the path of the shared object, which Cargo builds with the tests.
+/// Cargo builds the shared object with the tests.
 pub fn plugin() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     let file = test.with_file_name("libcounterpoint_opencl.so");
@@ -18,13 +18,11 @@ pub fn plugin() -> PathBuf {
     file
 }
 
-/// Returns the directory in which PoCL stores compiled kernels during the tests. It is not in the
-/// user's home.
+/// The directory for PoCL's compiled kernels, which is not in the user's home.
 pub fn cache() -> PathBuf {
     plugin().with_file_name("pocl-cache")
 }
 
-/// An event from the child's file.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub event_type: u32,
@@ -34,12 +32,12 @@ pub struct Seen {
     pub id: i64,
     pub device: i64,
     pub resource: i64,
-    /// The id of the flow: positive where an arrow begins, negative where it ends.
+    /// Positive where an arrow begins, negative where it ends.
     pub flow: i64,
     pub arguments: BTreeMap<String, String>,
 }
 
-/// The whole content of the child's file.
+/// The child's file.
 #[derive(Debug)]
 pub struct Recorded {
     pub events: Vec<Seen>,
@@ -47,7 +45,7 @@ pub struct Recorded {
     pub rows: Vec<Vec<String>>,
     /// What the program has written into its file.
     pub written: String,
-    /// The times in UTC at which the child was started and had ended, in ns.
+    /// When the child was started and had ended, in ns of UTC.
     pub span: (i64, i64),
 }
 
@@ -58,7 +56,7 @@ impl Recorded {
     pub fn named(&self, name: &str) -> Vec<&Seen> {
         self.events.iter().filter(|event| event.name == name).collect()
     }
-    /// Returns the events for commands on devices, sorted by their start.
+    /// Events of commands, sorted by their start.
     pub fn activities(&self) -> Vec<&Seen> {
         let is_device = |event: &&Seen| [MEMCPY, MEMSET, KERNEL].contains(&event.event_type);
         let mut found: Vec<&Seen> = self.events.iter().filter(is_device).collect();
@@ -70,7 +68,6 @@ impl Recorded {
     }
 }
 
-/// Returns the present time in ns since 1970 UTC.
 pub fn utc_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as i64
 }
@@ -99,15 +96,13 @@ pub fn build(scratch: &Scratch, name: &str, flags: &[&str]) -> Option<(PathBuf, 
     Some((program, object))
 }
 
-/// Compiles `timer.c`, a layer that simulates a clock of the device, and returns the path of the
-/// compiled layer.
+/// Compiles `timer.c`, a layer that simulates a clock of the device, and returns its path.
 pub fn layer(scratch: &Scratch, flag: &str) -> Option<String> {
     let file = scratch.join(&format!("timer{flag}.so"));
     c::shared("cc", "opencl/timer.c", &file, &["-std=gnu11", flag])?;
     Some(file.display().to_string())
 }
 
-/// Runs a program in a child, with the plugin and its layer.
 pub fn run(scratch: &Scratch, object: &Path, arguments: &str, more: &[(&str, &str)]) -> Recorded {
     let (lines, written) = (scratch.join("lines"), scratch.join("written"));
     let before_ns = utc_ns();
@@ -156,8 +151,8 @@ pub fn run(scratch: &Scratch, object: &Path, arguments: &str, more: &[(&str, &st
     recorded
 }
 
-/// Runs a program without a recording. If `layer` is true, the plugin's file is its layer, which
-/// then records nothing. Returns the program's output and the content of its file.
+/// Runs a program without a recording. With `layer`, the plugin's file is its layer, which then
+/// records nothing. Returns the program's output and the content of its file.
 pub fn alone(program: &Path, arguments: &str, layer: bool, scratch: &Scratch) -> (Output, String) {
     let written = scratch.join("alone");
     let mut command = Command::new(program);
@@ -171,8 +166,8 @@ pub fn alone(program: &Path, arguments: &str, layer: bool, scratch: &Scratch) ->
     (output, fs::read_to_string(&written).expect("the program wrote"))
 }
 
-/// Checks conditions that every recording must meet: each device activity belongs to one call, by
-/// its id and by an arrow, and does not begin before this call.
+/// Checks that each device activity belongs to a call, by its id and by an arrow, and does not
+/// begin before this call.
 pub fn joined(recorded: &Recorded) {
     let calls: BTreeMap<i64, &Seen> =
         recorded.of_type(RUNTIME).iter().filter(|call| call.id != 0).map(|c| (c.id, *c)).collect();
@@ -187,8 +182,7 @@ pub fn joined(recorded: &Recorded) {
         assert!(activity.start_ns >= call.start_ns - accuracy, "{call:?} {activity:?}");
         assert!(activity.end_ns >= activity.start_ns && activity.device == 0);
         if call.name == "clEnqueueReadBuffer" {
-            // In the tests' programs, each of these calls waits for its command, so the command
-            // must end before the call.
+            // In the tests' programs, each of these calls waits for its command.
             assert!(activity.end_ns <= call.end_ns + accuracy, "{call:?} {activity:?}");
         }
         assert!(activity.start_ns >= recorded.span.0 && activity.end_ns <= recorded.span.1);

@@ -17,7 +17,7 @@ look = [*words[:at], "-", *words[at + 1 :], "-E", "-P"]
 text = subprocess.run(look, capture_output=True)
 if text.returncode != 0:
     os.execv(words[0], words)
-# The preprocessed text contains the effects of all other options.
+# The preprocessed text contains the effects of the other options.
 options = [word for word in words if word.startswith(("-O", "-f", "-g", "-m", "-s"))]
 compiler = (words[0], os.stat(words[0]).st_mtime_ns)
 key = hashlib.sha256(repr((compiler, options)).encode() + text.stdout).hexdigest()

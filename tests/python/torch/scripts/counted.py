@@ -62,8 +62,8 @@ def paths_of_ours(ops):
 
 
 def without_repeats(ops):
-    """Returns the names of the ops that key_averages counts. Torch leaves out an op that is the only op inside an op
-    with the same name (EventList._remove_dup_nodes)."""
+    """Torch's key_averages leaves out an op that is the only op inside an op with the same name
+    (EventList._remove_dup_nodes)."""
     inside = collections.Counter(op["parent"] for op in ops)
     by_number = {op["op"]: op for op in ops}
     for op in ops:
@@ -73,7 +73,7 @@ def without_repeats(ops):
 
 
 def sums(ops):
-    """Returns the ops whose counts or times are not the sum of their own ones and those of the ops inside."""
+    """Returns the ops whose counts or times are not the sum of their own and of the ops inside."""
     inside = collections.defaultdict(lambda: [0, 0.0])
     for op in ops:
         inside[op["parent"]][0] += op["counters"][FAULTS]
@@ -87,7 +87,7 @@ def sums(ops):
 
 
 def slices(prof):
-    """Returns the counts by name and kind, read from the arguments of the events that torch exports."""
+    """Reads the counts by name and kind from the events that torch exports."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")
         prof.export_chrome_trace(path)

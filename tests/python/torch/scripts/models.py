@@ -46,7 +46,7 @@ def nested(name):
     step()
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True, profile_memory=True) as prof:
         step()
-    # The first list shows how torch.profiler nests the events, the second how the events' times nest.
+    # The first list shows how torch.profiler nests the events, the second how their times nest.
     return [sorted(shown(prof), key=str), sorted(raw(prof))]
 
 

@@ -6,8 +6,8 @@ import gc
 import sys
 import threading
 
-# As in quick.py, the garbage collector ignores the objects of PyTorch's modules, and here also those of the modules
-# that the first profiler imports. Objects that this program makes later are collected as usual.
+# As in quick.py, the garbage collector ignores the objects of PyTorch's modules. Objects that this
+# program makes later are collected as usual.
 gc.disable()
 import torch
 import torch._inductor.config  # noqa: F401
@@ -50,7 +50,7 @@ if what == "nested":
         torch.zeros(3)
     print("outer", names(outer))
 elif what == "inside":
-    # The inner profiler runs in another thread, and ends the outer one, too.
+    # The inner profiler runs in another thread, and also ends the outer one.
     with new() as outer:
         on_thread(lambda: whole(3))
     print("outer", names(outer))
@@ -76,7 +76,7 @@ elif what == "crossed":
     print("first", names(first), "second", names(second))
     whole(1)
 elif what == "elsewhere":
-    # A thread stops a profiler that another thread has started.
+    # Another thread stops the profiler.
     recorded = new()
     recorded.__enter__()
     torch.ones(3)
@@ -84,7 +84,7 @@ elif what == "elsewhere":
     print("elsewhere", names(recorded))
     whole(4)
 elif what == "prepared":
-    # This profiler is prepared and never started. It has no result, and the next one is whole.
+    # The first profiler is not started. It has no result, and the next one is whole.
     new().prepare_trace()
     whole(2)
 elif what == "one after the other":

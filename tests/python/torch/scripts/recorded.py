@@ -10,7 +10,7 @@ import threading
 import time
 
 if sys.argv[1].startswith("unknown "):
-    # As soon as `import torch` begins, PyTorch has a version that Counterpoint does not know.
+    # Counterpoint does not know this version of PyTorch.
     import types
 
     (folder,) = [path for path in sys.path if os.path.exists(f"{path}/torch/version.py")]
@@ -147,7 +147,7 @@ elif what == "killed":
     recorded.export_chrome_trace(path)
     os.kill(os.getpid(), signal.SIGKILL)
 elif what == "cut":
-    # This leaves the same files as a process that was killed while it handed over its recording.
+    # A process that is killed while it hands over its recording leaves the same files.
     import glob
 
     with profile(activities=CPU) as recorded:

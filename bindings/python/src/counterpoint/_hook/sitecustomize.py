@@ -1,7 +1,7 @@
-# `counterpoint run` puts the folder of this file in front of PYTHONPATH, so that every Python program in the
-# run executes this file when it starts (unless Python ignores the variable: -I, -E, -S). The code here waits
-# until the program imports TVM's virtual machine or PyTorch, and then makes the package record it. It prints
-# nothing, never fails, and must be valid in every version of Python.
+# `counterpoint run` puts the folder of this file in front of PYTHONPATH, so that a Python program
+# executes this file when it starts (unless Python ignores the variable: -I, -E, -S). The code waits
+# until the program imports TVM's virtual machine or PyTorch, and then makes the package record it.
+# It prints nothing, must not fail, and must be valid in every version of Python.
 
 
 def _begin():
@@ -9,8 +9,8 @@ def _begin():
     import sys
 
     here = os.path.dirname(os.path.abspath(__file__))
-    # Remove our folder, so that the program sees the sys.path that it would have without Counterpoint.
-    # PYTHONPATH stays as it is, because child processes need it.
+    # The program sees the sys.path that it would have without Counterpoint. PYTHONPATH stays as it
+    # is, for child processes.
     sys.path[:] = [
         p for p in sys.path if not (isinstance(p, str) and p and os.path.abspath(p) == here)
     ]
@@ -22,8 +22,8 @@ def _finder(package):
     import sys
 
     class Finder(object):
-        """Notices when TVM's virtual machine or PyTorch is imported. It lets the other finders find the
-        module."""
+        """Notices an import of TVM's virtual machine or PyTorch, and lets the other finders find
+        it."""
 
         waiting = {"tvm.runtime.vm": attach, "torch": attach_torch}
 
@@ -44,9 +44,9 @@ def _finder(package):
                 return
 
             def exec_module(module):
-                # This runs only once; a reload uses the original loader. The finder stays installed until
-                # now, because a program may look for a module (`importlib.util.find_spec`) without importing
-                # it, or before importing it.
+                # This runs once; a reload uses the original loader. The finder stays until now,
+                # because a program may look for a module (`importlib.util.find_spec`) before it
+                # imports it.
                 try:
                     del spec.loader.exec_module
                 except Exception:
@@ -70,8 +70,7 @@ def _finder(package):
 
 
 def timed(then, package):
-    """Connects the package. Reports the time that this took to the agent, as a part of the cost of
-    recording."""
+    """Connects the package, and reports the time that this took as a cost of recording."""
     import time
 
     begun = time.thread_time_ns()
@@ -82,7 +81,7 @@ def timed(then, package):
 
 
 def attach(package):
-    """Makes the package record each virtual machine of TVM. `package` is the folder of `counterpoint`."""
+    """Makes the package record TVM. `package` is the folder of `counterpoint`."""
     load(package)
     from counterpoint.tvm import _machines
 
@@ -90,8 +89,7 @@ def attach(package):
 
 
 def attach_torch(package):
-    """Makes the package record the ops of PyTorch. If the package is installed, PyTorch has already done
-    this."""
+    """Makes the package record PyTorch, unless the installed package has already done this."""
     load(package)
     from counterpoint.torch import _entry
 
@@ -105,7 +103,7 @@ def load(package):
     import sys
 
     if "counterpoint" not in sys.modules:
-        # Importing the package in this way does not change sys.path.
+        # This does not change sys.path.
         spec = importlib.util.spec_from_file_location(
             "counterpoint", os.path.join(package, "__init__.py"), submodule_search_locations=[package]
         )
@@ -135,5 +133,5 @@ try:
     _begin()
 except Exception:
     pass
-# If the next sitecustomize fails or does not exist, Python handles the error as it would without this file.
+# Python handles an error of the next sitecustomize as it would without this file.
 _next()

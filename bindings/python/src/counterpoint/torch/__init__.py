@@ -14,8 +14,8 @@ events of profiler plugins, without a change to the script. docs/pytorch.md desc
 | `_ops` | records the ops of this process |
 | `_profile`, `_report` | implement `profile` and its report |
 
-Every `import torch` imports this package, so importing it must stay cheap. The public names are therefore
-imported only when they are first used.
+Every `import torch` imports this package, so importing it must stay cheap. So the public names are
+imported when they are first used.
 """
 
 from __future__ import annotations

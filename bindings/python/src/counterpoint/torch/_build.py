@@ -12,9 +12,8 @@ A release contains compiled shims for the versions of PyTorch with which it was 
     _prebuilt/2.15.0-<torch's git>-<sources>-<ABI>.so.xz
 
 These files are unpacked into the cache. Such a shim needs C and C++ libraries that are at least as new as
-those of the machine that compiled it. If the user's libraries are older, it cannot be loaded, and the shim is
-compiled as usual. The files are compressed, so that the wheel's platform tag need not cover the libraries
-that they need.
+those of the machine that compiled it. With older libraries, the shim is compiled as usual. The
+files are compressed, so that the wheel's platform tag need not cover the libraries that they need.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class NoShim(Exception):
 
 
 class Torch(NamedTuple):
-    """The properties of the installed PyTorch on which the shim depends."""
+    """The properties of PyTorch on which the shim depends."""
 
     version: str
     """As `torch.__version__`, for example 2.15.0+cu132."""
@@ -69,12 +68,13 @@ class Built(NamedTuple):
     temporary: Optional[Path]
     """A folder to remove after the file was loaded."""
     prebuilt: bool = False
-    """Whether it came with the package, so that it may not fit the libraries of this machine."""
+    """Whether it came with the package, and so may not fit the libraries of this machine."""
 
 
 def shim(torch: Torch, say: Callable[[str], None], prebuilt: bool = True) -> Built:
-    """Returns the shim. If `prebuilt`, this is the one that came with the package, if there is one for this
-    PyTorch. Otherwise it is the one in the cache, which is compiled first if it is missing. `say` receives
+    """Returns the shim: the one that came with the package if `prebuilt`, otherwise the one in the
+    cache, which is compiled first if it is missing. `say` receives lines for the user. Raises
+    NoShim.
     lines for the user. Raises NoShim."""
     sources = sorted(SHIM.glob("*.cpp"))
     headers = include()
@@ -101,7 +101,7 @@ def shim(torch: Torch, say: Callable[[str], None], prebuilt: bool = True) -> Bui
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-    # If this machine has no compiler, a cached shim from any compiler is accepted.
+    # Without a compiler, a cached shim from any compiler is accepted.
     name = f"{first}-{compiler.key if compiler else '*'}"
     found = _cache.find(cache, name)
     if found is not None:
@@ -110,8 +110,7 @@ def shim(torch: Torch, say: Callable[[str], None], prebuilt: bool = True) -> Bui
         raise NoShim(NO_COMPILER)
     waits = f"compiling the bridge to PyTorch {torch.version}: another process does that, and this one waits for it"
     with _cache.locked(cache, LONGEST_BUILD_S, lambda: say(waits)) as alone:
-        # While this process waited for the lock, another process may have made the shim, or failed to make
-        # it.
+        # Another process may have made the shim meanwhile, or failed to make it.
         found = _cache.find(cache, name)
         if found is not None:
             return Built(found, None)
@@ -119,7 +118,7 @@ def shim(torch: Torch, say: Callable[[str], None], prebuilt: bool = True) -> Bui
         if before is not None:
             raise NoShim(before)
         if alone:
-            # Remove the folders that killed processes left behind.
+            # Folders that killed processes left behind.
             for left in cache.glob(".build-*"):
                 shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
         say(f"compiling the bridge to PyTorch {torch.version} (once; {DURATION})")
@@ -154,8 +153,7 @@ def _compiler() -> Optional[_Compiler]:
         path = shutil.which(words[0]) if words else None
         if path is None:
             continue
-        # The compiler is identified by its file, because asking it for its version would take 20 ms at each
-        # start.
+        # Asking the compiler for its version would take 20 ms at each start.
         real = os.path.realpath(path)
         about = os.stat(real)
         text = repr((words[1:], real, about.st_size, about.st_mtime_ns))
@@ -168,8 +166,8 @@ def _digest(data: bytes) -> str:
 
 
 def prebuilt_name(torch: Torch) -> str:
-    """Returns the name of a shim that comes with the package, without its file extension. All builds of one
-    commit of PyTorch (for the CPU only, for CUDA) have the same headers, so they use the same shim."""
+    """Builds of one commit of PyTorch (for the CPU only, for CUDA) have the same headers, so they
+    use the same shim."""
     text = _contents(sorted(SHIM.glob("*.cpp")), include()) + repr(_flags(torch)).encode()
     number = torch.version.split("+")[0]
     abi = "cxx11" if torch.cxx11 else "cxx98"
@@ -192,8 +190,8 @@ def prebuild(torch: Torch, folder: Path) -> Path:
 
 
 def cached(torch: Torch, cache: Path) -> Optional[tuple[Optional[Path], Optional[str]]]:
-    """Returns the shim in the cache if there is one, and the reason if compiling it failed a short time ago.
-    Returns `None` if the cache has no shim and the machine has no compiler."""
+    """Returns the shim in the cache, and the reason if compiling it failed a short time ago. `None`
+    if the cache has no shim and the machine has no compiler."""
     compiler = _compiler()
     first = _first_part(torch, sorted(SHIM.glob("*.cpp")), include())
     name = f"{first}-{compiler.key if compiler else '*'}"
@@ -204,7 +202,6 @@ def cached(torch: Torch, cache: Path) -> Optional[tuple[Optional[Path], Optional
 
 
 def _unpacked(torch: Torch, sources: list[Path], headers: Path) -> Optional[Built]:
-    """Returns the shim that came with the package, if there is one for this PyTorch."""
     name = prebuilt_name(torch)
     packed = PREBUILT / f"{name}.so.xz"
     if not packed.is_file():
@@ -225,20 +222,19 @@ def _unpacked(torch: Torch, sources: list[Path], headers: Path) -> Optional[Buil
             return Built(made, folder, prebuilt=True)
         built = Built(_cache.put(cache, name, made), None, prebuilt=True)
     except (OSError, lzma.LZMAError):
-        # The disk is full or the package is damaged. The caller then compiles the shim.
+        # The disk is full or the package is damaged.
         built = None
     shutil.rmtree(folder, ignore_errors=True)
     return built
 
 
 def _contents(sources: list[Path], headers: Path) -> bytes:
-    """Returns the names and contents of our own C++ files and headers."""
     files = [*sources, *sorted(SHIM.glob("*.h")), *sorted((headers / "counterpoint").glob("torch*.h"))]
     return b"".join(file.name.encode() + b"\0" + file.read_bytes() + b"\0" for file in files)
 
 
 def _first_part(torch: Torch, sources: list[Path], headers: Path) -> str:
-    """Returns the first part of a cached shim's name, which does not depend on the compiler."""
+    """The part of a cached shim's name that does not depend on the compiler."""
     text = _contents(sources, headers)
     text += repr((_flags(torch), torch.folder)).encode()
     version = "".join(c if c.isalnum() or c in ".+" else "_" for c in torch.version)
@@ -290,8 +286,7 @@ def _compile(
         for name, process in running:
             _finish(process, name, folder / f"{Path(name).stem}.log", compiler, until, tick)
         libraries = ["-L", str(torch.folder / "lib"), "-ltorch_cpu", "-lc10"]
-        # No run path is needed, because PyTorch has already loaded these libraries, and the dynamic linker
-        # finds loaded libraries by their names.
+        # PyTorch has already loaded these libraries, so no run path is needed.
         link = [*compiler.words, "-shared", "-Wl,-z,defs", *linking, "-o", str(output), *map(str, objects), *libraries]
         running.append(("the shim", _start(link, folder / "link.log")))
         _finish(running[-1][1], "the shim", folder / "link.log", compiler, until, tick)
@@ -306,7 +301,7 @@ def _compile(
 
 
 def _start(words: list[str], log: Path) -> "subprocess.Popen[bytes]":
-    # If `counterpoint run` records this program, the compiler must not be recorded.
+    # The compiler must not be recorded.
     environment = {**os.environ, "LC_ALL": "C", "COUNTERPOINT_RUN_FILE": ""}
     environment.pop("LD_PRELOAD", None)
     try:
@@ -338,8 +333,8 @@ def _finish(
             tick()
     if code != 0:
         lines = log.read_text(errors="replace").splitlines()
-        # The first such line is the useful one: the linker names what is missing before the compiler reports
-        # that the linker failed.
+        # The first such line is the useful one: the linker names what is missing before the
+        # compiler reports that the linker failed.
         telling = (line for line in lines if "error" in line or "undefined" in line)
         told = next(telling, lines[-1] if lines else f"exit code {code}")
         raise NoShim(f"{compiler.words[0]} cannot compile {name}: {told.strip()}")

@@ -1,12 +1,13 @@
 """Stores compiled shims in the user's cache.
 
-A user who can write to the cache can run code in this process. So the folder is used only if nobody except
-this user and root can replace the folder or any folder above it. These folders are checked from the root
-directory downwards, before anything is created in them. So root makes no files in the home of another user if
-HOME is still set to it.
+A user who can write to the cache can run code in this process. So the folder is used only if nobody
+except this user and root can replace it or any folder above it. These folders are checked from the
+root directory downwards, before anything is created in them. So root makes no files in the home of
+another user if HOME is still set to it.
 
-A shim's name ends with a digest of its content, which is compared before the file is loaded. The reason is
-that a truncated file (after a full disk, or an interrupted copy) kills the process that loads it by SIGBUS.
+A shim's name ends with a digest of its content, which is compared before the file is loaded,
+because a truncated file (after a full disk, or an interrupted copy) kills the process that loads it
+by SIGBUS.
 
     .lock               a process locks this file while it compiles
     .build-*            folders in which processes compile
@@ -31,7 +32,7 @@ from typing import Optional
 from counterpoint._trust import all_untrusted, untrusted
 
 REMEMBERED_S = 3600.0
-"""How long a failure is remembered. What the compiler lacked may have been installed since."""
+"""What the compiler lacked may have been installed since."""
 
 _LONGEST_REASON = 4096
 _SILENT_S = 1.0
@@ -54,8 +55,7 @@ def folder() -> tuple[Optional[Path], str]:
         place = wanted.resolve()
         made_from = len(missing.resolve().parts) if not os.path.isabs(chosen) else 0
         for one in (*reversed(place.parents), place):
-            # The folders are made one by one, because with `parents=True`, all folders except the last would
-            # get the mode of the umask.
+            # With `parents=True`, all folders except the last would get the mode of the umask.
             if not os.path.lexists(one) and len(one.parts) >= made_from:
                 one.mkdir(mode=0o700, exist_ok=True)
             why = untrusted(one.stat(), one, strict=one == place)
@@ -69,7 +69,7 @@ def folder() -> tuple[Optional[Path], str]:
 
 
 def _home() -> Optional[Path]:
-    """Returns the home folder. Ignores a HOME that is empty or relative."""
+    """Returns the home folder, unless it is a relative path."""
     home = os.environ.get("HOME", "")
     if not os.path.isabs(home):
         try:
@@ -80,8 +80,7 @@ def _home() -> Optional[Path]:
 
 
 def temporary() -> tuple[Optional[Path], str]:
-    """Makes a folder for this process alone. If other users could replace it, returns `None` and the
-    reason."""
+    """Makes a folder for this process alone, unless other users could replace it."""
     try:
         place = Path(tempfile.gettempdir()).resolve()
         why = all_untrusted(place)
@@ -93,8 +92,8 @@ def temporary() -> tuple[Optional[Path], str]:
 
 
 def find(cache: Path, name: str) -> Optional[Path]:
-    """Returns the shim with this `name` (which may end with a pattern), if its file is complete. Removes
-    files that are not."""
+    """Returns the shim with this `name` (which may end with a pattern). Removes files that are not
+    complete."""
     for path in sorted(cache.glob(f"{name}-*.so")):
         content = _content(path)
         if content is None:
@@ -109,7 +108,7 @@ def put(cache: Path, name: str, made: Path) -> Path:
     """Moves a shim into the cache, and returns its path there."""
     content = made.read_bytes()
     with made.open("rb") as file:
-        # Without this, the name could be on the disk before the content is.
+        # Without fsync, the name could be on the disk before the content.
         os.fsync(file.fileno())
     path = cache / f"{name}-{_digest(content)}.so"
     made.replace(path)
@@ -127,8 +126,7 @@ def remember_failure(cache: Path, name: str, why: str) -> None:
 
 
 def failure(cache: Path, name: str) -> Optional[str]:
-    """Returns why `name` could not be compiled a short time ago, and how to try again. Otherwise returns
-    `None`."""
+    """Returns why `name` could not be compiled a short time ago, and how to try again."""
     path = _failed(cache, name)
     try:
         age = time.time() - path.stat().st_mtime
@@ -149,7 +147,7 @@ def _digest(content: bytes) -> str:
 
 
 def _content(path: Path, most: int = -1) -> Optional[bytes]:
-    """Returns the content of a regular file that nobody else can write. Returns `None` for other files."""
+    """Returns the content of a regular file that nobody else can write."""
     try:
         # Without O_NONBLOCK, opening a FIFO would wait for a writer.
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
@@ -164,10 +162,10 @@ def _content(path: Path, most: int = -1) -> Optional[bytes]:
 
 @contextlib.contextmanager
 def locked(cache: Path, longest_s: float, waits: Callable[[], None]) -> Iterator[bool]:
-    """Keeps other processes from building at the same time. The value of the `with` says whether this process
-    has the lock. Without the lock (some file systems have none), the caller may still build, because the
-    finished file is moved into its place in one step. `waits` is called once if another process builds for
-    longer than a second."""
+    """Keeps other processes from building at the same time. The value of the `with` says whether
+    this process has the lock. Without it (some file systems have no locks), the caller may still
+    build, because the finished file is moved into its place in one step. `waits` is called once
+    if another process builds for longer than a second."""
     file = os.open(cache / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         since = time.monotonic()

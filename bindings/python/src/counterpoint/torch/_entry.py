@@ -1,9 +1,9 @@
 """Decides at `import torch` what to connect. If the package is installed, the entry point
 (`_counterpoint_torch.py`) calls `autoload`.
 
-An exception would make `import torch` fail. So `autoload` raises only KeyboardInterrupt, because Ctrl-C is
-meant for the program. If the environment asks for nothing, `autoload` only reads a few environment variables,
-and this module imports only `_complaints`.
+An exception would make `import torch` fail. So `autoload` raises only KeyboardInterrupt, because
+Ctrl-C is meant for the program. If the environment asks for nothing, importing this must stay
+cheap.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def autoload() -> None:
         if is_off():
             return
         if os.environ.get("COUNTERPOINT_RUN_FILE"):
-            # Make the recordings of PyTorch's own profiler a part of the profile.
+            # The recordings of PyTorch's own profiler become a part of the profile.
             from counterpoint.torch import _log
 
             _log.install()
@@ -42,8 +42,8 @@ def autoload() -> None:
 
 
 def is_off() -> bool:
-    """Returns whether the user has switched the bridge off, by COUNTERPOINT_TORCH or by PyTorch's own
-    variable. PyTorch's variable must be checked here, because not only PyTorch calls `autoload`."""
+    """Returns whether the user has switched the bridge off. PyTorch's variable is checked here,
+    too, because not only PyTorch calls `autoload`."""
     ours = os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() in OFF
     return ours or os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0"
 
@@ -55,15 +55,13 @@ def wanted() -> list[str]:
     parts = []
     if os.environ.get("KINETO_PLUGIN_LIB_DIR_PATH") or disables_cupti():
         parts.append("plugins")
-    # The variable is set if `counterpoint run` started this process.
     if os.environ.get("COUNTERPOINT_RUN_FILE"):
         parts.append("ops")
     return parts
 
 
 def disables_cupti() -> bool:
-    """Returns whether PyTorch's profiler would use CUPTI although the user forbids this. Only the shim can
-    then prevent it."""
+    """Without the shim, PyTorch's profiler would use CUPTI although the user forbids it."""
     if os.environ.get("KINETO_DISABLE_CUPTI", "") in ("", "0"):
         return False
     torch = sys.modules.get("torch")

@@ -70,9 +70,8 @@ class _Plugins(ctypes.Structure):
 
 
 def _load_plugins(address: int) -> None:
-    """Makes the library load the plugins before the shim asks for them. The plugins are loaded on a separate
-    thread, because a plugin may hang, and Python cannot handle Ctrl-C while the main thread is inside a call
-    of C.
+    """Plugins are loaded on a separate thread, because a plugin may hang, and Python cannot handle
+    Ctrl-C while the main thread is inside a call of C.
     """
     table = _Plugins.from_address(address)
     if table.size < ctypes.sizeof(_Plugins):
@@ -81,7 +80,7 @@ def _load_plugins(address: int) -> None:
     try:
         thread.start()
     except RuntimeError:
-        # The process may not start a thread. The plugins are then loaded when the shim asks for them.
+        # The process may not start a thread. The shim loads the plugins later.
         return
     thread.join()
 
@@ -92,8 +91,8 @@ _failure: Optional[str] = None
 
 
 def begin(part: str) -> bool:
-    """Connects a part, and returns whether it is connected. If the part cannot be connected, writes one line
-    with the reason. Raises only KeyboardInterrupt."""
+    """Connects a part, and returns whether it is connected. If not, writes one line with the
+    reason. Raises only KeyboardInterrupt."""
     try:
         with _lock:
             found = bridge()
@@ -113,8 +112,8 @@ def begin(part: str) -> bool:
 
 
 def bridge() -> Optional[Bridge]:
-    """Returns the bridge, which the first call makes. If that failed, the first call writes a line, and all
-    calls return `None`. Raises only KeyboardInterrupt."""
+    """Returns the bridge, which the first call makes. If that failed, the first call writes a line.
+    Raises only KeyboardInterrupt."""
     global _bridge, _failure
     with _lock:
         if _bridge is None and _failure is None:
@@ -134,8 +133,7 @@ def failure() -> Optional[str]:
 
 
 def known(version: str) -> bool:
-    """Returns whether the shim was tested with this version of PyTorch, or the user wants to try it
-    anyway."""
+    """Whether the shim was tested with this version, or the user wants to try it anyway."""
     if os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() == TRY:
         return True
     return ".".join(version.split("+")[0].split(".")[:2]) in KNOWN
@@ -178,8 +176,8 @@ def _make() -> Bridge:
             shim = ctypes.CDLL(str(built.path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
             break
         except OSError as error:
-            # A shim that came with the package may need newer libraries than this machine has. Then the next
-            # turn of the loop compiles one.
+            # A shim that came with the package may need newer libraries. The next turn compiles
+            # one.
             if not built.prebuilt:
                 why = f"load {built.path}: {error}"
                 raise NotConnected(f"PyTorch {version} is not connected: {why}") from None

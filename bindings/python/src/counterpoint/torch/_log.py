@@ -1,14 +1,14 @@
 """Passes each recording of PyTorch's profiler to the run that records this process.
 
-All profilers of PyTorch, also `torch.profiler`, use `torch.autograd.profiler.profile`. Its method `__exit__`
-is replaced by a function that calls the original, and then passes the result to the shim. The shim streams
-the result to the profile (`counterpoint/torch_log.h`). The program gets the same result as before, and can
-still save it once.
+The profilers of PyTorch, also `torch.profiler`, use `torch.autograd.profiler.profile`. Its method
+`__exit__` is replaced by a function that calls the original, and then passes the result to the
+shim, which streams it to the profile (`counterpoint/torch_log.h`). The program gets the same result
+as before, and can still save it once.
 
-The shim cannot do this if PyTorch is too old or unknown, or if there is no compiler. Then PyTorch writes the
-recording as a trace file into the process's part of the profile, and the command line imports the file.
-PyTorch can save a result only once. So the program then gets an object in place of the result. When the
-program saves it, the object copies the trace file.
+If the shim cannot do this (PyTorch is too old or unknown, or there is no compiler), PyTorch writes
+the recording as a trace file into the process's part of the profile, and the command line imports
+it. PyTorch can save a result only once. So the program then gets an object that copies the trace
+file when it is saved.
 
 A result that may be invalid (`_whole.py`) is not read, and is counted as a loss.
 """
@@ -34,8 +34,8 @@ _type_info: Any = None
 
 
 def install() -> None:
-    """Replaces the methods of PyTorch's profiler that prepare, start and stop it. Only the first call has an
-    effect."""
+    """Replaces the methods of PyTorch's profiler that prepare, start and stop it. Only the first
+    call has an effect."""
     global _installed
     from torch.autograd import profiler
 
@@ -86,14 +86,13 @@ def _wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def taken_over(result: Any, kind: Any) -> Any:
-    """Writes a result of PyTorch's profiler to the profile. Returns the object that the program gets as its
-    result. If this fails, writes a line on stderr."""
+    """Writes a result to the profile. Returns the object that the program gets as its result."""
     bridge = _load.bridge()
     # The shim for an older PyTorch does not have this part.
     if bridge is not None and hasattr(bridge.shim, "counterpoint_torch_log_begin") and _load.begin("log"):
         _stream(bridge, result)
         return result
-    # Results of other kinds of profilers contain no trace, and saving them would crash.
+    # Other kinds of profilers have no trace, and saving their results would crash.
     if not getattr(kind, "name", "").startswith("KINETO"):
         return result
     path = _new_file()
@@ -104,8 +103,7 @@ def taken_over(result: Any, kind: Any) -> Any:
 
 
 class Saved:
-    """Takes the place of a result of PyTorch's profiler that was already saved to a file. It has all methods
-    of the result."""
+    """Takes the place of a result that was already saved to a file. It has all of its methods."""
 
     def __init__(self, result: Any, path: str) -> None:
         self._result = result
@@ -116,10 +114,8 @@ class Saved:
         return getattr(self._result, name)
 
     def save(self, path: str) -> None:
-        """Writes the trace file, as the method of the result would do."""
         if self._saved:
-            # The result was saved before, so PyTorch raises an error here, as the program would see without
-            # Counterpoint.
+            # PyTorch raises an error here, as it would without Counterpoint.
             self._result.save(path)
         self._saved = True
         try:
@@ -127,7 +123,7 @@ class Saved:
                 shutil.copyfileobj(source, to)
                 _rename(source, to, str(path))
         except OSError as error:
-            # In this case, PyTorch also only writes a line and raises no exception.
+            # PyTorch, too, only writes a line in this case.
             complain(f"the trace of torch.profiler is not written: {error}")
 
 
@@ -161,8 +157,7 @@ class _Table(ctypes.Structure):
 
 
 def _table() -> Optional[_Table]:
-    """Returns the table of the library in this process, or `None` if the library is older than this
-    package."""
+    """`None` if the library is older than this package."""
     from counterpoint._agent import agent
 
     _, library = agent()
@@ -178,8 +173,8 @@ def _count_invalid() -> None:
 
 
 def _new_file() -> Optional[str]:
-    """Returns the path of a new file in the process's part of the profile, or `None` if nothing records this
-    process."""
+    """Returns the path of a new file in the process's part of the profile, if something records
+    this process."""
     table = _table()
     if table is None:
         return None
@@ -188,7 +183,7 @@ def _new_file() -> Optional[str]:
 
 
 def _stream(bridge: _load.Bridge, result: Any) -> None:
-    """Streams a result to the profile through the shim. If this fails, writes a line on stderr."""
+    """If this fails, writes a line on stderr."""
     address = _address(bridge, result)
     if address is None:
         complain("a recording of torch.profiler is not in the profile: its result is of an unknown type")
@@ -203,8 +198,8 @@ def _stream(bridge: _load.Bridge, result: Any) -> None:
 
 
 def _address(bridge: _load.Bridge, result: Any) -> Optional[int]:
-    """Returns the address of the result's C++ object. pybind11 has a protocol that passes this address to
-    modules that another compiler made. It checks the type and the ABI."""
+    """pybind11 has a protocol that passes the address of a C++ object to modules that another
+    compiler made. It checks the type and the ABI."""
     global _type_info
     import torch
 
@@ -218,7 +213,7 @@ def _address(bridge: _load.Bridge, result: Any) -> Optional[int]:
     if _type_info is None:
         type_of = bridge.shim.counterpoint_torch_log_result_type
         type_of.restype = ctypes.c_void_p
-        # The name of the capsule must be typeid(std::type_info).name(), which pybind11 checks.
+        # The name must be typeid(std::type_info).name(), which pybind11 checks.
         _type_info = api.PyCapsule_New(type_of(), _TYPE_INFO_NAME, None)
     abi = f"system_libstdcpp_gxx_abi_1xxx_use_cxx11_abi_{int(torch._C._GLIBCXX_USE_CXX11_ABI)}"
     capsule = result._pybind11_conduit_v1_(abi.encode(), _type_info, b"raw_pointer_ephemeral")
@@ -228,5 +223,5 @@ def _address(bridge: _load.Bridge, result: Any) -> Optional[int]:
 
 
 _TYPE_INFO_NAME = b"St9type_info"
-"""Kept here because a capsule does not copy its name."""
+"""A capsule does not copy its name."""
 

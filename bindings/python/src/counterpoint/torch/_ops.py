@@ -1,5 +1,4 @@
-"""Records the ops of this process: connects the part `ops` of the bridge, and switches the recording of ops
-on and off."""
+"""Records the ops of this process with the part `ops` of the bridge."""
 
 from __future__ import annotations
 
@@ -60,15 +59,14 @@ class Ops:
         """What `start` began and nobody has stopped: whether with shapes."""
 
     def start(self, shapes: bool) -> None:
-        """Makes PyTorch call the shim for each op in this process, until each call of `start` was followed by
-        a call of `stop`."""
+        """Makes PyTorch call the shim for each op in this process, until each `start` was followed
+        by a `stop`."""
         self._leave_parent()
         self._add(shapes)
         self._started.append(shapes)
 
     def start_for_run(self, shapes: bool) -> None:
-        """Makes PyTorch call the shim for each op in this process and in forked children, until these
-        processes end."""
+        """Makes PyTorch call the shim for each op, also in forked children."""
         self._add(shapes)
 
     def stop(self, shapes: bool) -> None:
@@ -81,17 +79,17 @@ class Ops:
             raise UnsupportedError("PyTorch refused to be observed (at::addGlobalCallback failed)")
 
     def _leave_parent(self) -> None:
-        """In a forked child, undoes the calls of `start` that the parent made. This happens when the child
-        itself calls `start`, and not right after the fork, because at the fork another thread of the parent
-        may have held a lock of PyTorch or of the shim."""
+        """A forked child undoes its parent's calls of `start` when it calls `start` itself. Right
+        after the fork, another thread of the parent may have held a lock of PyTorch or of the
+        shim."""
         if self._process != os.getpid():
             self._process = os.getpid()
             while self._started:
                 self._record(-1, self._started.pop())
 
     def watch_parallel(self) -> Optional[str]:
-        """Adds the counts of OpenMP's threads to the op for which they work. If this is impossible, returns
-        why."""
+        """Adds the counts of OpenMP's threads to the op for which they work, or returns why this is
+        impossible."""
         reason = int(self._table.watch_parallel())
         return None if reason == 0 else _WHY_NOT_PARALLEL.get(reason, f"reason {reason}")
 
@@ -110,8 +108,7 @@ _follows = False
 
 
 def connect() -> Ops:
-    """Returns the connected part `ops`. If it cannot be connected, raises an UnsupportedError that says
-    why."""
+    """Raises an UnsupportedError if the part cannot be connected."""
     global _ops
     import torch  # noqa: F401  (the bridge needs it)
 
@@ -135,7 +132,6 @@ def follow_run() -> None:
     ops = connect()
     if ops.watch_parallel() is not None:
         recorder().lose(PARALLEL_UNSEEN, 1)
-    # This must come before PyTorch's profiler starts, because it makes the names of the run's counters
-    # available.
+    # The names of the run's counters must be available before PyTorch's profiler starts.
     ops.ready()
     ops.start_for_run(os.environ.get(SHAPES_VARIABLE, "") not in ("", "0"))

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Optional
 
 if __name__ == "__main__":
-    # Replaces the folder of this file in sys.path, because the modules in it are parts of a package.
+    # The modules in the folder of this file are parts of a package.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from counterpoint.torch import _build, _cache
@@ -32,7 +32,7 @@ from counterpoint.torch._load import known, unknown
 
 
 def installed() -> Optional[_build.Torch]:
-    """Reads the properties of PyTorch on which the shim depends from the files of the installed PyTorch."""
+    """Reads the properties of PyTorch from its installed files."""
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
         return None
@@ -46,14 +46,14 @@ def installed() -> Optional[_build.Torch]:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             values.update({target.id: node.value.value for target in node.targets if isinstance(target, ast.Name)})
     version = values.get("__version__")
-    # The wheels of all known versions have the new ABI of strings. If this PyTorch has the old one, the
-    # process that imports it notices this, and compiles another shim.
+    # Wheels of all known versions have the new ABI of strings. With the old one, the process that
+    # imports PyTorch compiles another shim.
     git = str(values.get("git_version", ""))
     return None if version is None else _build.Torch(str(version), git, True, folder)
 
 
 def state(torch: _build.Torch) -> tuple[str, str, bool]:
-    """Returns the level for a line of `doctor`, a sentence, and whether the shim must be compiled."""
+    """Returns the level and the text for `doctor`, and whether the shim must be compiled."""
     name = f"PyTorch {torch.version}"
     if not known(torch.version):
         return "note", unknown(torch.version), False

@@ -69,7 +69,7 @@ class Profile:
     ) -> Literal[False]:
         self._open = False
         if self._session is None or self._ops is None or self._process != os.getpid():
-            # This process was forked inside the `with` block. The profile belongs to its parent.
+            # Forked inside the `with` block: the profile belongs to the parent.
             return False
         try:
             native = recorder()

@@ -1,10 +1,10 @@
-"""Shows the progress of a step that takes longer than a second, in one line on a terminal. The command line
-shows such a line as well (`crates/cli/src/terminal/progress.rs`):
+"""Shows the progress of a step that takes longer than a second, in one line on a terminal, like the
+command line (`crates/cli/src/terminal/progress.rs`):
 
     counterpoint: compiling the bridge to PyTorch 2.15.0: 3 of 6 files, 12 s
 
-The line is written to stderr. It is drawn again in the same place, and erased at the end. If stderr is a file
-or a pipe, no line is written. No function here raises an exception.
+The line goes to stderr. It is drawn again in the same place, and erased at the end. If stderr is a
+file or a pipe, no line is written. No function here raises an exception.
 """
 
 from __future__ import annotations

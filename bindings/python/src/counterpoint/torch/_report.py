@@ -64,14 +64,14 @@ class _Columns(_ops.Columns):
         self.below = self._below()
 
     def _below(self) -> dict[int, dict[str, Optional[float]]]:
-        """Returns what other threads counted for each op, including the counts for the ops inside it. A value
-        is `None` if a part of it is not known."""
+        """Returns what other threads counted for each op, including the ops inside it. A value is
+        `None` if a part of it is not known."""
         sums: dict[int, dict[str, Optional[float]]] = {}
         for op in self.all:
             sums[op["op"]] = {name: op["workers"].get(name, 0) for name, _ in self.counters}
             if op["workers"]:
                 sums[op["op"]] = {name: op["workers"].get(name) for name, _ in self.counters}
-        # An op has a higher number than the op that contains it, so this loop comes to the inner ops first.
+        # An op has a higher number than the op that contains it, so inner ops come first.
         for op in sorted(self.all, key=lambda op: -int(op["op"])):
             parent = sums.get(op["parent"])
             if parent is None:
@@ -87,7 +87,7 @@ class _Columns(_ops.Columns):
             caller, workers = op["counters"].get(name), self.below[op["op"]][name]
             both = None if caller is None or workers is None else caller + workers
             if self.sampled:
-                both = None  # Nobody knows what workers counted for inner ops that were only counted.
+                both = None  # What workers counted for inner ops without a record is not known.
             row[f"Total {name}"] = _ops.counter(both, unit)
         if self.ranges:
             row["Kind"] = Text("range" if op.get("range") else "op")
@@ -98,8 +98,7 @@ class _Columns(_ops.Columns):
         return row
 
     def _in_tasks(self) -> set[int]:
-        """Returns the ops that a thread of OpenMP called inside a task. The counts of the task already
-        include these ops."""
+        """The ops of an OpenMP thread inside a task, whose counts include them."""
         tasks: dict[int, list[tuple[float, float]]] = {}
         for op in self.all:
             for region in op["regions"]:
@@ -130,7 +129,7 @@ class _Columns(_ops.Columns):
             "Count": Count(len(outer)),
         }
         if self.sampled:
-            # The total is not known, because an op around a timed op may have been only counted.
+            # An op around a timed op may have been only counted.
             total["Duration (us)"] = total["Count"] = None
             total.update({name: None for name, _ in self.counters})
             return total

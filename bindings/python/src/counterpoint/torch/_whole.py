@@ -38,8 +38,7 @@ class _State:
     """The calls of prepare, start and stop in this process."""
 
     def __init__(self) -> None:
-        # The lock is reentrant, because a signal handler or a finalizer may use a profiler while the code
-        # below runs.
+        # Reentrant, because a signal handler or a finalizer may use a profiler meanwhile.
         self.lock = threading.RLock()
         self.number = 0
         """How many calls have begun."""
@@ -75,22 +74,21 @@ def call(profiler: Any, kind: int) -> Iterator[Call]:
     finally:
         with state.lock:
             state.running -= 1
-            # The number of calls is compared, because another call may have begun and ended meanwhile.
+            # Another call may have begun and ended meanwhile.
             made.alone = alone and state.number == number
             if made.alone and kind != STOP:
                 state.last[profiler] = (kind, number)
 
 
 def is_whole(stop: Call, result: Any) -> bool:
-    """Returns whether the result of this stop is complete, so that it can be read."""
-    # For a thread without a profiler, PyTorch returns a result whose start time is 0. (Before PyTorch 2.4,
-    # the start time is in µs.)
+    """Returns whether the result of this stop can be read."""
+    # For a thread without a profiler, the start time is 0. (Before PyTorch 2.4, it is in µs.)
     began = getattr(result, "trace_start_ns", None) or getattr(result, "trace_start_us", None)
     return stop.alone and began is not None and began() != 0
 
 
 def _forked() -> None:
-    """Forgets all calls in a forked child, because the calls of other threads do not return there."""
+    """The calls of other threads do not return in a forked child."""
     global _state
     _state = _State()
 

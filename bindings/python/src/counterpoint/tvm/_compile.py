@@ -8,10 +8,9 @@
              ▼ text ── counterpoint loops instrument --schedule ──► text ── TVM's LLVM ──► module
 ```
 
-`tvm.tirx.build` and `target.build.llvm` are replaced while any thread is in such a block. For all other
-threads, they behave as before. The counting code is added to the text that LLVM has optimised, and not to
-TIR. Calls in TIR would keep LLVM from vectorising and unrolling the loops around them. So the measured loops
-would not be the loops that run without instrumentation.
+Both functions are replaced while any thread is in such a block; for other threads, they behave as
+before. The counting code is added to the text that LLVM has optimised, and not to TIR, because
+calls in TIR would keep LLVM from vectorising and unrolling the loops around them.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _NO_FUNCTIONS = "s_tir.lwp_disable_func_prof"
 
 @dataclass
 class _Wish:
-    """The state of a `with` block: its options, what was surveyed, and its error."""
+    """The state of a `with` block."""
 
     words: list[str]
     choice: _tir.Choice
@@ -87,7 +86,7 @@ def loops(
         shared.append("--functions" if functions else "--no-functions")
     is_plain = max_depth is None and min_height is None and not siblings
     _check_version()
-    # Load the recorder, so that the instrumented code finds it.
+    # The instrumented code must find the recorder.
     _native.load()
     _hooks.enter()
     token = _wish.set(_Wish(shared, choice, functions, is_plain))
@@ -156,7 +155,7 @@ class _Hooks:
             self._open -= 1
             if self._open == 0:
                 tvm_ffi.register_global_func(_BUILD, self._generate, override=True)
-                # Another package may have replaced the function in the meantime.
+                # Another package may have replaced the function meanwhile.
                 if tvm.tirx.build is self._ours:
                     tvm.tirx.build = self._build
                 self._generate = self._build = self._ours = None
@@ -166,7 +165,6 @@ _hooks = _Hooks()
 
 
 def _wrapped(build: Any) -> Any:
-    """Returns a function that does what `tvm.tirx.build` does, and also surveys the loops."""
     import functools
 
     import tvm
@@ -184,8 +182,7 @@ def _wrapped(build: Any) -> Any:
                 mod, wish.surveyed = _tir.survey(mod)
             return build(mod, *words, **named)
         except Exception:
-            # An exception loses its type on its way through TVM, so the original is stored in `wish` and
-            # raised here.
+            # An exception loses its type on its way through TVM, so the original is raised here.
             error, wish.error = wish.error, None
             if error is not None:
                 raise error from None
@@ -197,7 +194,6 @@ def _wrapped(build: Any) -> Any:
 
 
 def _generated(generate: Any, mod: Any, target: Any) -> Any:
-    """Does what `target.build.llvm` does, and adds the code that counts and times loops."""
     wish = _wish.get()
     if wish is None:
         return generate(mod, target)

@@ -1,5 +1,5 @@
-"""Reads counters of NVIDIA's devices around ops. The counters have PAPI's names. The plugin `cuda` makes
-native collectors for them, so no Python code runs around each op. No other module uses the plugin's file.
+"""Reads counters of NVIDIA's devices, by PAPI's names, around ops. The plugin `cuda` makes native
+collectors for them, so no Python code runs around each op.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from counterpoint.tvm import _native
 
 _ROOM = 1000
 _DEVICE = re.compile(r"\w+(?:[:(](\d+)\)?)?")
-# An option of NVIDIA's driver. The plugin's message contains it if only root may read the counters.
+# If only root may read the counters, the plugin's message contains this option of the driver.
 _OPTION = "NVreg_RestrictProfilingToAdminUsers"
-# The remedy, in the same words that the program uses for other devices.
+# This advice has the words of the program.
 _RIGHTS = (
     f"put `options nvidia {_OPTION}=0` into a file below /etc/modprobe.d, rebuild the initramfs if it"
     " loads the driver, and reboot"
@@ -35,14 +35,13 @@ class DeviceCounters:
 
     def __init__(self, index: int, names: Optional[list[str]]) -> None:
         self.index = index
-        # A name that contains no device means this device.
+        # A name without a device means this device.
         chosen = _defaults() if names is None else names
         self.names = [name if ":device=" in name else f"{name}:device={index}" for name in chosen]
 
 
 def _defaults() -> list[str]:
-    """Returns the counters that are used if the user names none. TVM's former collector used the same
-    ones."""
+    """The default counters, as in TVM's former collector."""
     for variable in ("COUNTERPOINT_CUDA_METRICS", "TVM_PAPI_CUDA_METRICS"):
         listed = os.environ.get(variable)
         if listed is not None:
@@ -64,13 +63,11 @@ def _plugin() -> ctypes.CDLL:
     return library
 
 
-# The addresses of all collectors that were made, by their counters. A collector is never freed, so each one
-# is made only once.
+# Addresses by counters. A collector is not freed, so each is made only once.
 _made: dict[str, int] = {}
 
 
 def _collector(names: list[str]) -> int:
-    """Returns the address of a collector for these counters."""
     listed = ";".join(names)
     if listed not in _made:
         why = ctypes.create_string_buffer(_ROOM)
@@ -85,13 +82,12 @@ def _collector(names: list[str]) -> int:
 
 
 def _explained(why: ctypes.Array[ctypes.c_char]) -> str:
-    """Returns the plugin's reason for a failure. If rights are missing, adds what the user can do."""
+    """If rights are missing, adds what the user can do."""
     text = why.value.decode(errors="replace")
     return f"{text}: {_RIGHTS}" if _OPTION in text else text
 
 
 class Registered:
-    """The counters of a device, which are read while a profile is open."""
 
     def __init__(self, native: _native.Native, counters: DeviceCounters) -> None:
         self._native = native
@@ -101,8 +97,7 @@ class Registered:
         self.failure: Optional[str] = None
 
     def remove(self) -> None:
-        """Removes the collector at the end of the profile. Stores the reason if reading the counters
-        failed."""
+        """Stores the reason if reading the counters failed."""
         self._native.collector_remove(self._number)
         why = ctypes.create_string_buffer(_ROOM)
         if _plugin().counterpoint_cuda_collector_end(self._collector, why, _ROOM):
@@ -110,7 +105,7 @@ class Registered:
 
 
 def register(native: _native.Native, counters: DeviceCounters) -> Optional[Registered]:
-    """Registers counters. If they cannot be read on this machine, warns once and returns `None`."""
+    """If the counters cannot be read on this machine, warns once."""
     if not counters.names:
         return None
     try:
@@ -121,14 +116,14 @@ def register(native: _native.Native, counters: DeviceCounters) -> Optional[Regis
 
 
 def index_of(device: Any) -> int:
-    """Returns the number of a `tvm.runtime.Device`, or the number in a text such as `cuda:1`; 0 if the text
-    has none."""
+    """Returns the number of a `tvm.runtime.Device`, or of a text such as `cuda:1`; 0 if it has
+    none."""
     if not isinstance(device, str):
         for name in ("index", "device_id"):
             number = getattr(device, name, None)
             if isinstance(number, int):
                 return number
-    # TVM writes a device as `cuda:1` or `cuda(1)`.
+    # TVM writes `cuda:1` or `cuda(1)`.
     written = _DEVICE.fullmatch(str(device))
     if written is None:
         raise ArgumentError(f"{str(device)!r} is not a device of CUDA: tvm.cuda(1) and 'cuda:1' are")

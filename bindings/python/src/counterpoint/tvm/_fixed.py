@@ -1,9 +1,9 @@
-"""Finds the fixed functions of an executable: those that make the same calls, with the same shapes, in each
-run.
+"""Finds the fixed functions of an executable: those that make the same calls, with the same shapes,
+in each run.
 
-The bytecode of a virtual machine has four instructions: call, return, goto and if. A function without `if`
-and `goto` makes its calls in the same order for all arguments. A function whose shapes are not constant must
-allocate a heap for them. So if a function allocates no such heap, all shapes of its ops are constant.
+The bytecode of a virtual machine has four instructions: call, return, goto and if. A function
+without `if` and `goto` makes its calls in the same order for all arguments. A function whose shapes
+are not constant must allocate a heap for them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UNKNOWN = frozenset(
 
 
 def functions(executable: Any) -> frozenset[str]:
-    """Returns the names of the fixed functions. Returns none if the executable cannot show its code."""
+    """Returns the fixed functions, or none if the executable cannot show its code."""
     try:
         return _of_text(_text(executable))
     except Exception:  # The executable is of another kind; all runs of its functions are watched.
@@ -50,10 +50,10 @@ def _of_text(text: str) -> frozenset[str]:
         elif (found := _CALL.match(line)) is not None:
             calls[name].add(found[1])
         elif _RETURN.match(line) is None:
-            # This is a jump, or an instruction that only a later release of TVM has.
+            # A jump, or an instruction of a later TVM.
             open_ended.add(name)
     open_ended |= {name for name, called in calls.items() if called & _UNKNOWN}
-    # A function that calls a function that is not fixed is not fixed either.
+    # A function that calls such a function is not fixed either.
     while more := {n for n, called in calls.items() if called & open_ended} - open_ended:
         open_ended |= more
     return frozenset(calls) - open_ended

@@ -7,9 +7,9 @@
  executable ◄── import ─── LLVM module ◄── load_module("….ll") ── instrumented text
 ```
 
-TVM's own LLVM compiles the instrumented text, so no other compiler is needed, and the versions of LLVM always
-match. LLVM has already optimised this text, so the instrumented loops are the loops that run. The original
-module is not changed.
+TVM's own LLVM compiles the instrumented text, so the versions of LLVM match. LLVM has already
+optimised this text, so the instrumented loops are the loops that run. The original module is not
+changed.
 
 The added code finds the recorder of this process by itself, when TVM compiles the first function
 (`docs/loops.md`). It counts nothing until a profile or a run records.
@@ -34,7 +34,7 @@ MODES = ("sampled", "timed", "count", "log")
 _LLVM, _VM = "llvm", "relax.VMExecutable"
 _LOAD_VM = "ffi.Module.load_from_file.relax.VMExecutable"
 
-# Matches a declaration in LLVM's text: linkage and attributes, and then the name with or without quotes.
+# A declaration in LLVM's text: linkage and attributes, and the name with or without quotes.
 _DECLARED = re.compile(r'^declare\b([^@\n]*)@("(?:[^"\\]|\\.)*"|[\w.$-]+)\(', re.MULTILINE)
 
 
@@ -70,7 +70,7 @@ def instrument_module(
     `counterpoint run --loops`."""
     words = _words(mode, max_depth, min_height, siblings, functions, filter)
     root = _root(module)
-    # Load the recorder, so that the instrumented code finds it.
+    # The instrumented code must find the recorder.
     _native.load()
     folder = tempfile.mkdtemp(prefix="counterpoint-loops-")
     try:
@@ -116,7 +116,6 @@ def _words(
 
 
 def _root(module: object) -> Any:
-    """Returns the runtime module of an executable or a module."""
     import tvm
 
     if isinstance(module, tvm.runtime.Module):
@@ -139,7 +138,6 @@ def _root(module: object) -> Any:
 
 
 def _kinds(module: Any) -> list[str]:
-    """Returns the kinds of all modules in the tree, each kind once."""
     kinds = [str(module.kind)]
     for child in module.imports:
         kinds += [kind for kind in _kinds(child) if kind not in kinds]
@@ -156,15 +154,14 @@ def _no_code(root: Any) -> str:
     )
     return f"the module has no code whose LLVM text is known (it has {', '.join(kinds)}): {why}"
 
-# Matches the list of a module's destructors in LLVM's text.
+# A module's destructors in LLVM's text.
 _DESTRUCTORS = re.compile(r"^@llvm\.global_dtors = .*\n", re.MULTILINE)
 
 
 def _crashes_in_destructors() -> bool:
-    """Returns whether this version of TVM ends the process when it frees a module with destructors. The JIT
-    of 0.25 looks for the destructors when it is already partly destroyed, does not find them, and throws.
-    Instrumented code works without its destructor, which only notifies the recorder that the module is
-    freed."""
+    """The JIT of TVM 0.25 looks for a module's destructors when it is already partly destroyed,
+    does not find them, and throws. Instrumented code works without its destructor, which only
+    notifies the recorder."""
     import tvm
 
     return str(tvm.__version__).split(".")[:2] == ["0", "25"]
@@ -176,16 +173,16 @@ class _Rebuilt:
     def __init__(self, folder: Path, words: list[str], count: int = 0) -> None:
         self.folder = folder
         self.words = words
-        # The number of modules that were instrumented so far. It is used to make their names unique.
+        # The number of instrumented modules makes their names unique.
         self.count = count
-        # The modules and their copies. The key identifies the module, because a module may be imported twice.
+        # The modules and their copies, by identity, because a module may be imported twice.
         self.made: dict[int, tuple[Any, Any]] = {}
 
     def module(self, module: Any) -> Any:
         """Returns the copy of a module, or the module itself if nothing in it is instrumented."""
         known = self.made.get(hash(module))
         if known is None:
-            # The original is stored as well, so that its hash stays unique.
+            # The original is kept as well, so that its hash stays unique.
             known = self.made[hash(module)] = module, self._make(module)
         return known[1]
 
@@ -208,7 +205,7 @@ class _Rebuilt:
         return made
 
     def _machine(self, module: Any) -> Any:
-        """Returns the program of a virtual machine, without the modules that it imports."""
+        """The program of a virtual machine, without the modules that it imports."""
         import tvm_ffi
 
         path = str(self.folder / "machine.vm")
@@ -225,7 +222,7 @@ class _Rebuilt:
                 " its text): compile the model again in this process"
             )
         self.count += 1
-        # Reports show the path of the text, so it is a short name without the temporary folder.
+        # Reports show the path of the text, so it is a short name.
         name = "tvm" if self.count == 1 else f"tvm{self.count}"
         (self.folder / f"{name}.ll").write_text(text)
         after = self.folder / f"{name}.lwp.ll"
@@ -245,8 +242,8 @@ class _Rebuilt:
 
 
 def _check_symbols(before: str, after: str) -> None:
-    """Raises an error if the instrumented text needs a function that this process does not have. Without this
-    check, TVM's JIT would crash when it looks for the function."""
+    """Raises an error if the instrumented text needs a function that this process does not have.
+    TVM's JIT would crash when it looks for the function."""
     known = {name for _, name in _DECLARED.findall(before)}
     process = ctypes.CDLL(None)
     for linkage, name in _DECLARED.findall(after):

@@ -1,7 +1,5 @@
-"""Stores the state of each virtual machine of this process. To get this state, replaces methods of TVM's
-class `VirtualMachine`.
-
-While nothing is recorded, the replaced methods behave as before. These methods are replaced:
+"""Stores the state of each virtual machine of this process, by replacing methods of TVM's class
+`VirtualMachine`. While nothing is recorded, they behave as before:
 
 | method | what is added |
 |---|---|
@@ -28,7 +26,7 @@ from counterpoint.tvm import _fixed, _native
 _STATE = "_counterpoint_state"
 _lock = threading.RLock()
 _count = 0
-# The hook of `counterpoint run` sets this. Then each new machine is recorded until the process ends.
+# The hook of `counterpoint run` sets this: new machines are recorded until the process ends.
 attach_all = False
 # Why parallel launches of new machines cannot be seen; None if they can.
 blind: Optional[str] = None
@@ -36,53 +34,51 @@ _installed = False
 _OLDER = "it was made before counterpoint.tvm was imported"
 _early_kernels: set[int] = set()
 _early_library: Optional[str] = None
-# The machine of each name in profiles of this process, as long as the machine exists.
+# The machine of each name, as long as the machine exists.
 _names: weakref.WeakValueDictionary[str, Machine] = weakref.WeakValueDictionary()
 
 
 class Machine:
-    """The state of one `VirtualMachine`. It exists as long as the machine."""
+    """The state of one `VirtualMachine`, as long as it exists."""
 
     def __init__(self, devices: list[Any], unseen: Optional[str], executable: Any = None) -> None:
         self.devices = devices
-        # The executable of the machine, or `None` if it is not known. It shows which functions make the same
-        # calls in each run. The machine itself keeps the executable alive.
+        # `None` if it is not known. The machine itself keeps the executable alive.
         self._executable = executable
         self._fixed: Optional[frozenset[str]] = None
-        # Whether the recording of this machine has a budget.
+        # Whether the recording has a budget.
         self._budget = False
         # Why the machine's parallel launches are not seen; `None` if they are seen.
         self.unseen = unseen
         self.user: Any = None
-        # Our instruments. With each of them: the machine's number, and the user's instrument that it calls.
+        # Our instruments, each with the machine's number and the user's instrument that it calls.
         self._ours: list[tuple[Any, int, Any]] = []
-        # True if our instrument is still set although nothing is recorded, because TVM may be about to call
-        # it.
+        # Our instrument is still set, because TVM may be about to call it.
         self.lingers = False
         self.number = -1
-        # The name of the machine in profiles. No other machine has this name.
+        # The name in profiles, which no other machine has.
         self.name = ""
-        # For each name that was requested: the number and the unique name that the machine got.
+        # The number and the unique name of the machine for each requested name.
         self._numbers: dict[str, tuple[int, str]] = {}
         self._open = 0
         self._process = os.getpid()
 
     @property
     def open(self) -> int:
-        """The number of profiles that record this machine now. In a forked child, the number is 0. If
-        `counterpoint run` records the machine, it is 1, because a run continues in the child."""
+        """The number of profiles that record this machine now. In a forked child it is 0, or 1 if
+        `counterpoint run` records the machine, because a run continues in the child."""
         if self._process != os.getpid():
             self._process, self._open = os.getpid(), int(attach_all and self._open > 0)
         return self._open
 
     def add(self, by: int) -> int:
-        """Adds `by` to the number of profiles that record this machine, and returns the new number."""
+        """Changes the number of profiles that record this machine, and returns it."""
         self._open = self.open + by
         return self._open
 
     def register(self, native: _native.Native, name: Optional[str]) -> None:
-        """Gets the machine's number from the agent, once for each name. If another machine already has the
-        name, a number is added to the name, so that a report contains only the calls of its own machines."""
+        """Gets the machine's number from the agent, once for each name. A name that another machine
+        has gets a number, so that a report contains only the calls of its own machines."""
         global _count
         with _lock:
             if name is None:
@@ -102,8 +98,8 @@ class Machine:
             self.number, self.name = known
 
     def instrument(self, native: _native.Native) -> Any:
-        """Returns our instrument, which calls the user's instrument. Earlier instruments are kept alive,
-        because another thread may be in a call of one of them, and TVM has no reference to it."""
+        """Returns our instrument. Earlier instruments are kept alive, because another thread may be
+        in a call of one of them, and TVM has no reference to it."""
         for ours, number, user in self._ours:
             if number == self.number and user is self.user:
                 return ours
@@ -112,8 +108,8 @@ class Machine:
         return ours
 
     def set(self, vm: Any, native: _native.Native) -> None:
-        """Sets our instrument. If the user has no instrument, allows the agent to remove ours for single
-        runs. A user's instrument expects every call."""
+        """Sets our instrument. If the user has none, the agent may remove ours for single runs. A
+        user's instrument expects every call."""
         self._budget = native.switch(self.number, None)
         ours = self.instrument(native)
         vm._set_instrument(ours)
@@ -121,7 +117,7 @@ class Machine:
             native.switch(self.number, ours)
 
     def is_fixed(self, name: str) -> bool:
-        """Returns whether the recording has a budget and all runs of this function make the same calls."""
+        """Whether the recording has a budget and all runs of this function make the same calls."""
         if not self._budget or self._executable is None:
             return False
         if self._fixed is None:
@@ -129,7 +125,7 @@ class Machine:
         return name in self._fixed
 
     def leave(self, vm: Any, native: _native.Native) -> None:
-        """Restores the user's instrument: now, or later if the machine may be in an op now."""
+        """Restores the user's instrument, or waits with it if the machine may be in an op now."""
         native.switch(self.number, None)
         self.lingers = not native.quiet(self.number)
         if not self.lingers:
@@ -157,8 +153,8 @@ def install() -> None:
 
 
 def _note_early(cls: type) -> None:
-    """Stores which machines and kernels already exist. Their parallel launches cannot be seen, because a
-    kernel looks up the function for launches when it is loaded."""
+    """Parallel launches of existing machines and kernels cannot be seen, because a kernel looks up
+    the function for launches when it is loaded."""
     global _early_library
     for vm in gc.get_referrers(cls):
         if type(vm) is cls:
@@ -168,8 +164,7 @@ def _note_early(cls: type) -> None:
 
 
 def _kernels(vm: Any) -> set[int]:
-    """Returns the identities of the machine's modules. Returns none if the machine is used over RPC, because
-    its modules are in another process."""
+    """Over RPC, the machine's modules are in another process."""
     found: set[int] = set()
     modules = [] if is_remote(vm) else list(vm.module.imports)
     while modules:
@@ -259,7 +254,7 @@ def _set_instrument(original: Callable[..., Any], self: Any, instrument: Any) ->
 
 
 def state_of(vm: Any) -> Machine:
-    """Returns the state of a machine, even if the machine was made before this module was imported."""
+    """A machine may be older than this module."""
     state = getattr(vm, _STATE, None)
     if not isinstance(state, Machine):
         state = Machine(_processor(), _OLDER)
@@ -273,8 +268,8 @@ def is_remote(vm: Any) -> bool:
 
 
 def attach(vm: Any, native: _native.Native, name: Optional[str] = None) -> Machine:
-    """Records the machine's ops until `detach`. The functions that are taken from the machine in this time
-    are recorded as runs."""
+    """Records the machine's ops until `detach`. Functions that are taken from it meanwhile are
+    recorded as runs."""
     if is_remote(vm):
         raise UnsupportedError(
             "the virtual machine runs over RPC, so its ops cannot be seen: profile it in the"
@@ -291,7 +286,7 @@ def attach(vm: Any, native: _native.Native, name: Optional[str] = None) -> Machi
 
 
 def detach(vm: Any) -> None:
-    """Ends one profile of the machine. When no profile is left, restores the user's instrument."""
+    """Restores the user's instrument when no profile of the machine is left."""
     with _lock:
         state = state_of(vm)
         if state.open and state.add(-1) == 0:

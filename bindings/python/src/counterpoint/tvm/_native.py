@@ -69,8 +69,8 @@ class Native(Recorder):
         self._metric_name = module["counterpoint_metric_name"]
 
     def parallel(self) -> Optional[str]:
-        """Intercepts parallel launches of modules that are loaded from now on. If this is impossible, returns
-        the reason."""
+        """Intercepts parallel launches of modules that are loaded from now on, or returns why this
+        is impossible."""
         reason = int(self._parallel())
         return None if reason == 0 else _WHY_NOT_PARALLEL.get(reason, f"reason {reason}")
 
@@ -79,23 +79,22 @@ class Native(Recorder):
         return int(self._vm(name))
 
     def instrument(self, vm: int, user: Any) -> Any:
-        """Returns a function for `vm.set_instrument`. It also calls `user`, the user's own instrument."""
+        """Returns a function for `vm.set_instrument`. It also calls `user`."""
         return self._instrument(vm, user)
 
     def entry(self, vm: int, name: str, function: Any, set_instrument: Any = None) -> Any:
-        """Returns a wrapper of an entry function, whose calls are recorded as runs. `set_instrument` may be
-        given only if all runs of the function make the same calls. In a profile with a budget, the agent then
-        calls it to remove our instrument for single runs."""
+        """Returns a wrapper of an entry function, whose calls are recorded as runs.
+        `set_instrument` may be given only if all runs of the function make the same calls. In a
+        profile with a budget, the agent calls it to remove our instrument for single runs."""
         return self._entry(vm, name, function, set_instrument)
 
     def switch(self, vm: int, instrument: Any) -> bool:
-        """Allows the agent to remove this instrument for single runs and to set it again. With `None`,
-        forbids it. Returns whether the recording has a budget."""
+        """Allows the agent to remove this instrument for single runs, or with `None` forbids it.
+        Returns whether the recording has a budget."""
         return bool(self._switch(vm, instrument))
 
     def calls(self, vm: int) -> int:
-        """Returns the number of VM calls that were seen during recordings, since the machine was
-        registered."""
+        """The number of VM calls that were seen during recordings."""
         return int(self._calls(vm))
 
     def quiet(self, vm: int) -> bool:
@@ -103,28 +102,25 @@ class Native(Recorder):
         return bool(self._quiet(vm))
 
     def ready(self, vm: int) -> None:
-        """Does work that would otherwise delay the first calls of a machine. This thread opens its counters,
-        and the names of the machine's known ops are written."""
+        """Does work that would otherwise delay the first calls of a machine."""
         self._ready(vm)
 
     def metric_name(self, name: str) -> Optional[str]:
-        """Returns why a collector's metric must not have this name, or `None` if it may have the name."""
+        """Returns why a collector's metric must not have this name."""
         return _WHO_HAS.get(int(self._metric_name(name)))
 
     def collector(self, start: Any, stop: Any, slots: list[tuple[str, int]]) -> int:
-        """Registers a collector: two functions that are called before and after each op. Returns the
-        collector's number. `slots`: the names and kinds of its values."""
+        """Registers two functions that are called before and after each op. `slots`: the names and
+        kinds of their values."""
         words = [word for slot in slots for word in slot]
         return self._accepted(int(self._collector(start, stop, *words)), [name for name, _ in slots])
 
     def collector_of(self, address: int, names: list[str]) -> int:
-        """Registers the `counterpoint_collector_t` at this address, which native code made. Returns the
-        collector's number. `names`: the names of its values."""
+        """Registers a `counterpoint_collector_t`. `names`: the names of its values."""
         add = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self._table.collector_add)
         return self._accepted(int(add(address)), names)
 
     def _accepted(self, number: int, names: list[str]) -> int:
-        """Returns the number of a collector. If the number is an error code, raises the error."""
         if number == -2:
             raise CounterpointError(
                 f"there may be at most {MOST_COLLECTORS} collectors, with at most {MOST_METRICS}"
@@ -145,8 +141,8 @@ class Native(Recorder):
 
 
 def loaded_model() -> Optional[str]:
-    """Returns the path of a loaded library that contains kernels of TVM, or `None`. Such a library has a
-    variable into which the FFI stores the function for parallel launches."""
+    """Returns a loaded library with kernels of TVM. It has a variable into which the FFI stores the
+    function for parallel launches."""
     try:
         with open("/proc/self/maps") as maps:
             paths = {line.split(maxsplit=5)[5].strip() for line in maps if ".so" in line}
@@ -158,20 +154,19 @@ def loaded_model() -> Optional[str]:
             slot = ctypes.c_void_p.in_dll(handle, "__TVMBackendParallelLaunch")
         except (OSError, ValueError):
             continue
-        # dlsym also searches the libraries that this one needs, so check that the variable is in this
-        # library.
+        # dlsym also searches the libraries that this one needs.
         if slot.value and file_of(ctypes.addressof(slot)) == path:
             return path
     return None
 
 
 def pass_interrupts() -> None:
-    """Makes TVM's FFI pass on KeyboardInterrupt (Ctrl-C) and SystemExit from a Python function that it calls.
-    Otherwise the FFI turns them into a RuntimeError. This applies to the whole process."""
+    """Makes TVM's FFI pass on KeyboardInterrupt (Ctrl-C) and SystemExit from a Python function, in
+    the whole process. Otherwise the FFI turns them into a RuntimeError."""
     from tvm_ffi import core
 
-    # The FFI itself must know these errors by type and by name. It would not be enough to catch them in our
-    # functions, because Python may run a signal handler before the first line of a function.
+    # The FFI must know these errors by type and by name. It would not be enough to catch them in
+    # our functions, because Python may run a signal handler before the first line of a function.
     names: dict[type, str] = core.ERROR_TYPE_TO_NAME
     types: dict[str, type] = core.ERROR_NAME_TO_TYPE
     for cls, again in ((KeyboardInterrupt, KeyboardInterrupt), (SystemExit, _SystemExit)):
@@ -181,8 +176,7 @@ def pass_interrupts() -> None:
 
 
 class _SystemExit:
-    """Makes a SystemExit from its text. This is a class and not a function, because the FFI's table accepts
-    only classes."""
+    """A class, because the FFI's table accepts only classes."""
 
     def __new__(cls, message: str) -> Any:
         try:
@@ -192,7 +186,6 @@ class _SystemExit:
 
 
 def check_versions() -> None:
-    """Raises an error if this package does not support this version of TVM or its FFI."""
     import tvm
     import tvm_ffi
 

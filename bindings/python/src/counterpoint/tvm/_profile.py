@@ -24,9 +24,8 @@ _FAILED = "collector_failed"
 
 
 def prepare() -> None:
-    """Called when the package is imported. Replaces methods of `VirtualMachine`, and intercepts parallel
-    launches of modules that are loaded from now on. If something fails here, this is only reported when a
-    profile is opened."""
+    """Replaces methods of `VirtualMachine`, and intercepts parallel launches of modules that are
+    loaded from now on. An error is only reported when a profile is opened."""
     global _prepared
     if _prepared:
         return
@@ -42,22 +41,20 @@ def prepare() -> None:
 
 
 class _Recorded:
-    """A copy of a machine's state when a profile began. Another profile may later give the machine another
-    name."""
+    """The machine when a profile began. Another profile may later give it another name."""
 
     def __init__(self, state: _machines.Machine, asked: Optional[str], calls: int) -> None:
         self.unseen = state.unseen
         self.number = state.number
-        # The name in the records, and the name to show: the one that the user gave, if any.
+        # The name in the records, and the name to show.
         self.name = state.name
         self.label = asked if asked is not None else state.name
-        # The number of calls before the profile. At its end, it is replaced by the number of calls in the
-        # profile.
+        # The number of calls before the profile; at its end, the number of calls in the profile.
         self.calls = calls
 
 
 def _explained(loss: Loss, name: str, first: str) -> Loss:
-    """Returns the loss. If it has this name, adds the first error to its explanation."""
+    """Adds the first error to the loss of this name."""
     if loss.name != name:
         return loss
     word = "the first error" if "the first error" not in loss.explanation else "another"
@@ -70,8 +67,8 @@ def _register(
     devices: list[Any],
     registered: list[Union[Registered, _cuda.Registered]],
 ) -> None:
-    """Registers the collectors of a profile. Appends each one to the list as soon as it is registered, so
-    that the caller can remove it after an error."""
+    """Registers collectors. Each is appended as soon as it is registered, so that the caller can
+    remove it after an error."""
     for collector in chosen.own:
         registered.append(Registered(native, collector, devices))
     for counters in chosen.devices:
@@ -149,7 +146,7 @@ class Profile:
     ) -> Literal[False]:
         self._open = False
         if self._session is None or self._process != os.getpid():
-            # This process was forked inside the `with` block. The profile belongs to its parent.
+            # Forked inside the `with` block: the profile belongs to the parent.
             return False
         try:
             native = _native.load()
@@ -173,8 +170,8 @@ class Profile:
         return False
 
     def _tell(self, error: Optional[BaseException]) -> None:
-        """Warns about collectors that failed. If Python turns warnings into errors, raises this error, unless
-        an error of the model is already propagating."""
+        """If Python turns warnings into errors, raises the error of a failed collector, unless an
+        error of the model is already propagating."""
         try:
             for registered in self._registered:
                 if registered.failure is not None:
@@ -235,7 +232,7 @@ class Profile:
                 report.losses = [_explained(loss, _FAILED, registered.failure) for loss in report.losses]
         blind = [machine for machine in self._machines if machine.unseen is not None]
         if blind:
-            # Replace the loss that the profile contains, which does not name the machine and the reason.
+            # The profile's own loss names neither the machine nor the reason.
             report.losses = [loss for loss in report.losses if loss.name != _UNSEEN]
             why = "; ".join(f"{machine.label}: {machine.unseen}" for machine in blind)
             report.losses.append(
@@ -350,7 +347,7 @@ def profile(
 def _plugins(
     given: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str]]]],
 ) -> list[str]:
-    """Returns the plugins as a list of texts. `given` may also be a single plugin."""
+    """`given` may also be a single plugin."""
     if isinstance(given, (str, os.PathLike)):
         given = [given]
     texts = []
@@ -363,7 +360,6 @@ def _plugins(
 
 
 def _machines_of(vm: object) -> list[tuple[Optional[str], Any]]:
-    """Returns the virtual machines of a profile, each with the name that the user gave it."""
     if isinstance(vm, Mapping):
         machines: list[tuple[Optional[str], Any]] = [(str(name), one) for name, one in vm.items()]
     elif _is_machine(vm):
@@ -441,7 +437,7 @@ def profile_function(
             around = native.instrument(machine.number, None)
             native.ready(machine.number)
             since = native.ticks()
-            # The function is recorded as if it were an op, so the counts of pool threads are added to it.
+            # Recorded like an op, so that the counts of pool threads are added to it.
             around(function, name, True, None, *args)
             result = function(*args)
             dev.sync()
@@ -474,7 +470,6 @@ def profile_function(
 
 
 def _function(mod: Any, dev: Any, name: str) -> Any:
-    """Returns the function of a module, an executable or a virtual machine."""
     try:
         import tvm
         from tvm import relax

@@ -24,8 +24,8 @@ _ANNOTATION = "counterpoint.loop"
 _BY_TVM = "counterpoint.by_tvm"
 _SCOPE = "compute_scope"
 _START, _END = "start_profile_intrinsic", "end_profile_intrinsic"
-# The version of the file that `marked` returns, and the line number of loop 0. crates/ir/src/schedule.rs has
-# the same constants.
+# The version of the file that `marked` returns, and the line of loop 0, as in
+# crates/ir/src/schedule.rs.
 _VERSION, LINE = 1, 1 << 30
 _HEAD = re.compile(r"^(\s*)for \S*__cpt(\d+)_ in ")
 _MARK = re.compile(r"__cpt\d+_")
@@ -50,7 +50,7 @@ class Loop:
     lines: Optional[tuple[int, int]] = None
 
     def around(self) -> Optional[Loop]:
-        """Returns the next loop around this one that TVM has not removed."""
+        """Returns the next loop around this one that is left."""
         at = self.parent
         while at is not None and not at.is_left:
             at = at.parent
@@ -59,21 +59,19 @@ class Loop:
 
 @dataclass
 class Choice:
-    """The options that choose which loops are instrumented."""
 
     max_depth: Optional[int] = None
     min_height: Optional[int] = None
     siblings: bool = False
     takes: Callable[[str], bool] = lambda name: True
-    """Whether loops of a function with this name are taken."""
+    """Whether loops of this function are taken."""
     by_tvm: bool = False
     """TVM's own pass chooses."""
 
     def choose(self, loops: Sequence[Loop]) -> None:
         """Sets `chosen` in the loops that TVM has not removed."""
         left = [loop for loop in loops if loop.is_left]
-        # The loops that are directly inside a loop or a function. The second part of the key is the loop's
-        # identity, or 0 for a function.
+        # The loops directly inside a loop or a function. The key has the loop's identity, or 0.
         inside: dict[tuple[str, int], list[Loop]] = {}
 
         def place(loop: Loop) -> tuple[str, int]:
@@ -109,7 +107,7 @@ def _depth(loop: Loop) -> int:
 
 @dataclass
 class Survey:
-    """The loops of a scheduled module. The number in a loop's annotation is its index in the list."""
+    """The index of a loop is the number in its annotation."""
 
     loops: list[Loop] = field(default_factory=list)
 
@@ -126,8 +124,8 @@ class Survey:
 
 
 def _each(statement: Any, change: Callable[[Any, int], Any]) -> Any:
-    """Replaces each loop by the result of `change(loop, inside)`, inner loops first. `inside` is the number
-    of loops that the loop contains."""
+    """Replaces each loop by `change(loop, inside)`, inner loops first. `inside` is the number of
+    loops that it contains."""
     import tvm_ffi
     from tvm import tirx
 
@@ -146,8 +144,7 @@ def _each(statement: Any, change: Callable[[Any, int], Any]) -> Any:
 
 
 def _tree(statement: Any) -> tuple[list[Any], list[Optional[int]]]:
-    """Returns the loops of a statement in the order of `_each`, and for each loop the index of the loop
-    around it."""
+    """Returns the loops in the order of `_each`, and the indices of the loops around them."""
     found: list[Any] = []
     parents: list[Optional[int]] = []
 
@@ -193,8 +190,7 @@ def _source(loop: Any) -> Optional[tuple[str, int]]:
 
 
 def survey(mod: Any) -> tuple[Any, Survey]:
-    """Returns a copy of a module in which each loop has a number as an annotation, and the loops by their
-    numbers."""
+    """Returns a copy of a module with numbered loops, and the loops."""
     from tvm import tirx
 
     found, functions = Survey(), {}
@@ -212,8 +208,7 @@ def survey(mod: Any) -> tuple[Any, Survey]:
 
         def annotated(loop: Any, _inside: int, numbers: Any = numbers) -> Any:
             number = next(numbers)
-            # A loop of one iteration gets no annotation, because an annotation would keep TVM from removing
-            # it.
+            # An annotation would keep TVM from removing a loop of one iteration.
             if _extent(loop) == 1:
                 return loop
             annotations = {**(loop.annotations or {}), _ANNOTATION: number}
@@ -229,7 +224,7 @@ def survey(mod: Any) -> tuple[Any, Survey]:
 
 
 def _intrinsic(statement: Any) -> Optional[tuple[str, int]]:
-    """Returns the name and the number of a profile intrinsic, or None for other statements."""
+    """Returns the name and the number of a profile intrinsic."""
     call: Any = getattr(statement, "value", None)
     name = str(getattr(getattr(call, "op", None), "name", "")).rsplit(".", 1)[-1]
     if name not in (_START, _END) or not call.args:
@@ -238,8 +233,7 @@ def _intrinsic(statement: Any) -> Optional[tuple[str, int]]:
 
 
 def without_intrinsics(body: Any) -> Any:
-    """Removes the profile intrinsics that TVM's own pass has added, and annotates the loops that the pass has
-    chosen."""
+    """Removes the intrinsics of TVM's own pass, and annotates the loops that it has chosen."""
     import tvm_ffi
     from tvm import tirx
 
@@ -261,8 +255,8 @@ def without_intrinsics(body: Any) -> Any:
 
 
 def marked(mod: Any, surveyed: Survey, choice: Choice) -> tuple[Any, dict[str, Any]]:
-    """Returns a module in which the names of loop variables contain the numbers of the loops. Also returns
-    the contents of the file for `loops instrument --schedule`, which describes the loops."""
+    """Returns a module in which the names of loop variables contain the numbers of the loops, and
+    the contents of the file for `loops instrument --schedule`."""
     import tvm
     from tvm import tirx
 
@@ -290,8 +284,7 @@ def marked(mod: Any, surveyed: Survey, choice: Choice) -> tuple[Any, dict[str, A
             made.append(loop)
         for loop, parent in zip(made, parents):
             around = made[parent] if parent is not None else None
-            # If a loop was unrolled, the copies of its inner loop count as one loop, and the unrolled loop
-            # stays its parent.
+            # The copies of a loop inside an unrolled loop count as one loop, with the same parent.
             if around is not loop and around is not loop.around():
                 loop.parent = around
         found.append((variable, function, made))
@@ -319,7 +312,7 @@ def marked(mod: Any, surveyed: Survey, choice: Choice) -> tuple[Any, dict[str, A
 
 
 def _ordered(loops: Sequence[Loop]) -> list[Loop]:
-    """Numbers the loops, outer loops first, and returns them in this order."""
+    """Numbers the loops, outer loops first."""
     ordered: list[Loop] = []
 
     def add(loop: Loop, level: int = 0) -> None:
@@ -338,8 +331,7 @@ def _ordered(loops: Sequence[Loop]) -> list[Loop]:
 
 
 def _named(body: Any, made: Sequence[Loop]) -> Any:
-    """Adds the numbers of loops to the names of their variables, and sets the source lines of their
-    statements to the lines of the loops."""
+    """Adds the loops' numbers to the names of their variables, and their lines to statements."""
     import tvm_ffi
     from tvm import tirx
     from tvm.ir import SourceName, Span
@@ -374,8 +366,8 @@ def _named(body: Any, made: Sequence[Loop]) -> Any:
 
 
 def _text(name: str, body: Any, loops: Sequence[Loop], first: int) -> list[str]:
-    """Returns the text of a function, which begins at line `first` of the whole text. Sets `lines` in its
-    loops."""
+    """Returns a function's text, which begins at line `first` of the whole text. Sets `lines` of
+    its loops."""
     import tvm_ffi
     from tvm import tirx
 
@@ -390,8 +382,8 @@ def _text(name: str, body: Any, loops: Sequence[Loop], first: int) -> list[str]:
     try:
         script = str((inner[0] if inner else body).script(syntax_sugar=False)).splitlines()
     except Exception:
-        # TVM's printer does not support every statement. The text may be missing, because it is only shown in
-        # reports.
+        # TVM's printer does not support every statement. The text may be missing, because it is
+        # only shown in reports.
         return []
     script = [line for line in script if line.strip() and not line.lstrip().startswith("#")]
     lines = [f"{name}:", *(f"    {line}" for line in script)]

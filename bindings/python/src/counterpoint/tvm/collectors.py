@@ -34,7 +34,7 @@ from counterpoint.tvm import _cuda, _native
 
 __all__ = ["Collector", "CounterCollector", "PAPIMetricCollector"]
 
-# The kinds have the same numbers as in counterpoint/collector.h.
+# The numbers are those of counterpoint/collector.h.
 _KINDS: dict[type, int] = {Count: 0, Duration: 1, Percent: 2, Ratio: 3, Text: 4}
 
 
@@ -104,12 +104,11 @@ class PAPIMetricCollector(CounterCollector):
 
 
 def _are_names(listed: Sequence[Any]) -> bool:
-    """Returns whether a list contains names of counters. Such a list is an error, because a list may contain
-    only devices."""
+    """Whether a list has names of counters, which is an error: a list may have only devices."""
     return any(isinstance(one, str) and one.partition(":")[0] not in _DEVICES for one in listed)
 
 
-# Names of TVM's devices. They are also the names of the groups in `counterpoint list`.
+# `counterpoint list` has groups with these names.
 _DEVICES = (
     "cpu", "cpu_pinned", "cuda", "cuda_host", "rocm", "rocm_host", "opencl", "vulkan", "metal",
     "oneapi", "hexagon",
@@ -128,7 +127,6 @@ def kind_of(device: Any) -> str:
 
 
 def checked(collectors: object) -> list[Collector]:
-    """Checks that each collector of a profile is a `Collector`, and returns them."""
     if isinstance(collectors, (Collector, type)) or not isinstance(collectors, Iterable):
         raise ArgumentError(f"collectors= must be a list of collectors, not {described(collectors)}")
     found = list(collectors)
@@ -145,22 +143,18 @@ def checked(collectors: object) -> list[Collector]:
 
 @dataclass
 class Chosen:
-    """The counters and collectors that the collectors of a profile ask for."""
+    """What the collectors of a profile ask for."""
 
-    # The names of the processor's counters, or `None` if a collector wants the default counters.
+    # `None` means the default counters.
     names: Optional[list[str]]
-    # The environment variables that choose the counters of other kinds of devices.
+    # Variables for the counters of other kinds of devices.
     variables: dict[str, str]
-    # The collectors that the user wrote.
     own: list[Collector]
-    # The counters of NVIDIA's devices.
     devices: list[_cuda.DeviceCounters]
-    # Whether a collector is a `CounterCollector`.
     counts: bool
 
 
 def counters_of(collectors: Sequence[Collector]) -> Chosen:
-    """Returns the counters and collectors that these collectors ask for."""
     names: list[str] = []
     variables: dict[str, list[str]] = {}
     defaults = others = counts = False
@@ -178,7 +172,7 @@ def counters_of(collectors: Sequence[Collector]) -> Chosen:
                 devices.append(_cuda.DeviceCounters(_cuda.index_of(device), asked))
                 continue
             if asked is None:
-                # For another kind of device, the variable in the environment applies anyway, if it is set.
+                # For another kind of device, the variable in the environment applies anyway.
                 defaults = defaults or kind == "cpu"
                 others = others or kind != "cpu"
                 continue
@@ -186,9 +180,9 @@ def counters_of(collectors: Sequence[Collector]) -> Chosen:
             here += [name for name in asked if name not in here]
     if not variables and not others:
         return Chosen(None if defaults else names, {}, own, devices, counts)
-    # Only the program knows which kinds of devices have counters. So the counters are passed to it in
-    # variables, which have an effect only if no list of counters is given. If only other devices were named,
-    # an empty variable for the processor prevents that its counters are read.
+    # Only the program knows which kinds of devices have counters. So it gets the counters in
+    # variables, which have an effect only if no list of counters is given. If only other devices
+    # were named, an empty variable keeps the processor's counters from being read.
     if not defaults:
         variables["cpu"] = names
     lists = {f"COUNTERPOINT_{k.upper()}_METRICS": ";".join(v) for k, v in variables.items()}
@@ -196,8 +190,7 @@ def counters_of(collectors: Sequence[Collector]) -> Chosen:
 
 
 def _slots(native: _native.Native, collector: Collector) -> list[tuple[str, int]]:
-    """Returns the names and kinds of a collector's metrics. Raises an error if a metric is invalid or has a
-    name that is already used."""
+    """Raises an error if a metric is invalid or its name is used."""
     of, metrics = type(collector).__name__, collector.metrics
     if not isinstance(metrics, Mapping):
         raise ArgumentError(
@@ -228,7 +221,6 @@ def _slots(native: _native.Native, collector: Collector) -> list[tuple[str, int]
 
 
 class Registered:
-    """A user's collector that is registered while a profile is open."""
 
     def __init__(self, native: _native.Native, collector: Collector, devices: Sequence[Any]) -> None:
         import tvm
@@ -238,12 +230,11 @@ class Registered:
         self._devices: dict[tuple[int, int], Any] = {}
         self._device = tvm.runtime.device
         self._local = threading.local()
-        # The text of the first exception, and the number of exceptions.
         self.failure: Optional[str] = None
         self.failures = 0
         slots = _slots(native, collector)
         collector.init(devices)
-        # The slots are numbered only once, because `stop` must write each metric to the same slot every time.
+        # `stop` must write each metric to the same slot every time.
         self._slots = {name: i for i, (name, _) in enumerate(slots)}
         self._kinds = list(collector.metrics.values())
         _native.pass_interrupts()
@@ -268,8 +259,8 @@ class Registered:
             raise
 
     def _failed(self, where: str, error: Exception) -> None:
-        """Stores the first error as text. Converting the error to text may itself raise an error, which must
-        not leave this function."""
+        """Converting an error to text may itself raise an error, which must not leave this
+        function."""
         self.failures += 1
         if self.failure is not None:
             return
@@ -286,14 +277,14 @@ class Registered:
             device = self._device(device_type, device_id)
             self._devices[(device_type, device_id)] = device
         state = self._collector.start(device)
-        # The state stays in Python. Only its place in the stack is passed through the FFI.
+        # The state stays in Python. Its place in the stack passes through the FFI.
         stack = self._local.__dict__.setdefault("stack", [])
         stack.append(state)
         return len(stack)
 
     def _stop_one(self, depth: int, slots: Any, count: int) -> Any:
         stack = self._local.stack
-        # The states above this one belong to ops that threw an exception.
+        # The states above belong to ops that threw an exception.
         state = stack[depth - 1]
         del stack[depth - 1 :]
         if state is None:

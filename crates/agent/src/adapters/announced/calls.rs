@@ -66,17 +66,16 @@ pub unsafe extern "C" fn end(address: *const c_void) {
         // SAFETY: host.h requires that a host ends a call on the thread that began it.
         unsafe { bracket::end_held_op(address as usize) };
         // The time that these hosts need to announce an op is not measured, because they cannot
-        // announce an op that does nothing.
+        // announce an empty op.
         bracket::leave(Caller::Holder);
     });
 }
 
-/// The prefix of the names of bookkeeping ops (ops that only manage the host's data), for
-/// calibration.
+/// The prefix of the names of bookkeeping ops, for calibration.
 const BOOKKEEPING: &str = "bookkeeping.";
 
-/// Records `calls` ops that do nothing, for calibration. `bookkeeping` selects bookkeeping ops, for
-/// which no counters are read.
+/// Records `calls` empty ops, for calibration. `bookkeeping` selects bookkeeping ops, for which no
+/// counters are read.
 pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     static NOBODY: Described = Described::new(Host {
         bookkeeping: std::borrow::Cow::Borrowed(BOOKKEEPING),

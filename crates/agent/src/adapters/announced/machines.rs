@@ -1,6 +1,6 @@
 //! Registers hosts that announce themselves, and their machines (such as loaded models). For each
-//! name of a host, only the first description is stored. So a program that keeps announcing
-//! machines needs more memory only for the machines.
+//! name of a host, the first description is stored. So a program that keeps announcing machines
+//! needs more memory only for the machines.
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
@@ -19,16 +19,14 @@ use crate::process::panics::guarded_apart;
 use crate::process::part::Process;
 use crate::state::epoch;
 
-/// The largest number of hosts that a process can announce.
 const MOST_HOSTS: usize = 16;
-/// The largest number of machines that a process can announce.
 const MOST_MACHINES: u32 = 65_536;
 
 static HOSTS: [OnceLock<Described>; MOST_HOSTS] = [const { OnceLock::new() }; MOST_HOSTS];
 static MACHINES: AtomicU32 = AtomicU32::new(0);
 
-/// Registers a machine. Returns null if the description of its host is missing or has no name, if
-/// there are too many hosts or machines, or after an internal error.
+/// Returns null if the description of the host is missing or has no name, if there are too many
+/// hosts or machines, or after an internal error.
 ///
 /// # Safety
 /// The caller must meet the requirements of `include/counterpoint/host.h`.

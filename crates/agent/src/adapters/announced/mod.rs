@@ -16,7 +16,6 @@ pub mod machines;
 
 use crate::recorder::adapter::Adapter;
 
-/// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {
     rehearse: calls::rehearse,
     // These hosts have bookkeeping ops.

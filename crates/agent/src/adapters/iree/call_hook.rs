@@ -1,16 +1,14 @@
 //! The two functions that a runtime built with `IREE_HAL_EXECUTABLE_LIBRARY_CALL_HOOK` calls before
 //! and after each workgroup, if a library exports them.
 //!
-//! The agent replaces the functions in the export tables of libraries by stubs where it can, and
-//! then the stubs record the calls. The functions in this file record only calls that have no stub:
-//! calls of libraries that never passed through `mprotect` or `dlsym`, such as libraries linked
-//! into the program. At every call, they look into the export table to see whether it contains a
-//! stub, so no call is counted twice.
+//! Where the agent can replace the functions in the export tables of libraries by stubs, the stubs
+//! record the calls. The functions in this file record calls that have no stub: calls of libraries
+//! that never passed through `mprotect` or `dlsym`, such as libraries linked into the program. At
+//! each call, they look whether the export table contains a stub, so no call is counted twice.
 //!
 //! The runtime tells the hook which function it calls, but not for which workgroup. So these calls
-//! are recorded with a workgroup count of 0,0,0, which no real dispatch has. Because the runtime
-//! calls the hook separately for start and end, the recorded time includes the return to the
-//! runtime and the runtime's next call, which take a few nanoseconds.
+//! are recorded with a workgroup count of 0,0,0, which no real dispatch has. The recorded time
+//! includes the return to the runtime and its next call of the hook, which take a few nanoseconds.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -50,7 +48,7 @@ struct Known {
 
 static KNOWN: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
 
-// The assembly code passes the stack pointer at entry on as a fifth argument. All functions that
+// The assembly code passes the stack pointer at entry on as a fifth argument. The functions that
 // the runtime calls between start and end have their frames below this address. So abandoned calls
 // can be distinguished from nested ones.
 #[cfg(target_arch = "x86_64")]
@@ -119,8 +117,8 @@ unsafe extern "C" fn end(
     });
 }
 
-/// Returns the id of the export that is called, or `None` if a stub records this call or if it is
-/// not recorded at all. If `take_in` is set, registers a library that is not known yet.
+/// Returns the id of the called export, or `None` if a stub records this call or if it is not
+/// recorded at all. If `take_in` is set, registers a library that is not known yet.
 ///
 /// # Safety
 /// `library` must be null or a library that is loaded.

@@ -4,12 +4,11 @@
 //! IREE loads its default executables with its own small loader. The loader reserves a range
 //! (`mmap` without access and with `MAP_NORESERVE`), copies the segments, relocates, and calls
 //! `mprotect(text, READ|EXEC)`. The agent remembers such reservations. So when a range becomes
-//! executable, it looks for the ELF header in only one place: the start of the reservation. If a
-//! program makes other memory executable (as a JIT compiler does), the agent only compares
-//! addresses. (Searching backwards from the text to the header was tried. In a program with much
-//! memory below the text, it cost a JIT compiler 45 ms per `mprotect`.)
+//! executable, it looks for the ELF header in only one place: the start of the reservation.
+//! (Searching backwards from the text to the header was tried. In a program with much memory below
+//! the text, it cost a JIT compiler 45 ms per `mprotect`.)
 //!
-//! An ELF is accepted only if its dynamic symbol table contains the query function, with an address
+//! An ELF is accepted if its dynamic symbol table contains the query function, with an address
 //! *inside the range* ([`crate::os::elf`]).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,9 +17,8 @@ use abi::iree::QUERY_SYMBOL;
 
 use crate::os::elf::function_in;
 
-/// The most recent reservations; a new one overwrites the oldest. A reservation is lost only if the
-/// program makes 256 others before the loader calls `mprotect` for it, which happens within some
-/// microseconds.
+/// The most recent reservations; a new one overwrites the oldest. A reservation is lost if the
+/// program makes 256 others before the loader calls `mprotect` for it, some microseconds later.
 static RESERVED: [Range; 256] =
     [const { Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; 256];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -39,7 +37,6 @@ pub fn note_reservation(start: usize, bytes: usize) {
     range.end.store(start.saturating_add(bytes), Ordering::Release);
 }
 
-/// Returns the start of the newest known reservation that contains `address`.
 fn reservation_of(address: usize) -> Option<usize> {
     let next = NEXT.load(Ordering::Relaxed);
     (1..=RESERVED.len()).find_map(|back| {
@@ -50,13 +47,11 @@ fn reservation_of(address: usize) -> Option<usize> {
 }
 
 pub struct Embedded {
-    /// Address of the executable's header.
     pub base: usize,
-    /// The address of the executable's query function.
     pub query: usize,
 }
 
-/// Returns the embedded ELF whose text is `[text, text + bytes)`, if there is one.
+/// Returns the embedded ELF whose text is `[text, text + bytes)`.
 pub fn find(text: usize, bytes: usize) -> Option<Embedded> {
     let base = reservation_of(text)?;
     let query = function_in(base, text, bytes, QUERY_SYMBOL)?;

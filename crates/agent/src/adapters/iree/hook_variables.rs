@@ -1,7 +1,7 @@
 //! Replaces IREE's original call hook for users who set environment variables that begin with
 //! `IREE_HOOK_`: such a user asks for a profile without a run file. The program `counterpoint`,
-//! which is looked for near this library, interprets the variables. The agent runs it once to make
-//! a run file, and once to write the report when the process ends.
+//! near this library, interprets the variables. The agent runs it once to make a run file, and once
+//! to write the report when the process ends.
 //!
 //! ```text
 //!  constructor        sees a variable, remembers the environment
@@ -20,28 +20,24 @@ use crate::os::hidden_child;
 use crate::os::sys;
 use crate::state::source::RunSource;
 
-/// Common prefix of the variables.
 const PREFIX: &[u8] = b"IREE_HOOK_";
 /// The variable that asks for a list of counters. If it is set, the host's buffered output is
-/// written before `counterpoint` prints the list.
+/// written before the list.
 const LISTING_VARIABLE: &[u8] = b"IREE_HOOK_LIST_EVENT_TYPES=";
 /// The answers of `counterpoint hook prepare`. `record` is followed by the path of the run file;
 /// `exit` asks to end the host.
 const RECORD: &[u8] = b"record\n";
 const EXIT: &[u8] = b"exit\n";
 
-/// The way to get a run file from these variables. This library's constructor uses it.
 pub static SOURCE: RunSource = RunSource { prefix: PREFIX, is_asked_for, prepare, report };
 
-/// The environment that the process was started with. This array is used and not the present one,
-/// because the program may move the present one at any time, but never this one.
+/// The environment that the process was started with. The program may move the present one at any
+/// time, but not this one.
 static ENVIRONMENT: AtomicPtr<*mut c_char> = AtomicPtr::new(std::ptr::null_mut());
 static LISTING: AtomicBool = AtomicBool::new(false);
 /// Id of the process that asked for the run file; 0 before that.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
-/// Returns whether the environment contains a variable of the hook. The constructor calls this
-/// function, but not in a process that has more rights than its user (such as a setuid program).
 fn is_asked_for() -> bool {
     // SAFETY: the C library sets `environ` before constructors run, and nothing changes it while
     // they run. It is an array of C strings that ends with a null pointer.
@@ -73,9 +69,9 @@ unsafe fn starts_with(text: *const c_char, prefix: &[u8]) -> bool {
     prefix.iter().enumerate().all(|(i, b)| unsafe { *text.add(i) } as u8 == *b)
 }
 
-/// Called when the first executable is loaded. Has `counterpoint` make the run file, and writes the
-/// file's NUL-terminated path to `path`. Returns false if nothing can be recorded. Does not return
-/// if the user asked only for the list of counters.
+/// Has `counterpoint` make the run file, and writes the file's NUL-terminated path to `path`.
+/// Returns false if nothing can be recorded. Does not return if the user asked for nothing but the
+/// list of counters.
 fn prepare(path: &mut [u8]) -> bool {
     point!(HookPrepare);
     if LISTING.load(Ordering::Relaxed) {
@@ -99,8 +95,8 @@ fn prepare(path: &mut [u8]) -> bool {
     true
 }
 
-/// Called by this library's destructor. Flushes the host's own output, and has `counterpoint` print
-/// the report about the profile. Does nothing in a forked child.
+/// Flushes the host's own output, and has `counterpoint` print the report about the profile. Does
+/// nothing in a forked child.
 fn report(profile: &str) {
     if OWNER.load(Ordering::Acquire) != sys::process_id() {
         return;
@@ -112,7 +108,7 @@ fn report(profile: &str) {
 }
 
 /// Runs `counterpoint` with these arguments and returns the length of its answer. Returns `None` if
-/// that failed; either `counterpoint` or this function has then printed why.
+/// that failed; the user was then told why.
 fn ask(arguments: &[&CStr], answer: &mut [u8]) -> Option<usize> {
     let Some(program) = program() else {
         sys::complain("counterpoint: no program counterpoint beside libcounterpoint.so\n");
@@ -121,7 +117,7 @@ fn ask(arguments: &[&CStr], answer: &mut [u8]) -> Option<usize> {
     let all: Vec<&CStr> = [c"counterpoint"].iter().chain(arguments).copied().collect();
     match hidden_child::run(&program, &all, &environment(), answer) {
         Ok(length) => Some(length),
-        // The program ended with a nonzero status and has written a line to stderr.
+        // The program has written a line to stderr.
         Err(libc::EIO) => None,
         Err(errno) => {
             let name = program.to_string_lossy();
@@ -131,8 +127,8 @@ fn ask(arguments: &[&CStr], answer: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// Returns the environment for `counterpoint`. It omits `LD_PRELOAD`, which would load this library
-/// into `counterpoint`.
+/// Returns the environment for `counterpoint`, without `LD_PRELOAD`, which would load this library
+/// into it.
 fn environment() -> Vec<*const c_char> {
     let mut at = ENVIRONMENT.load(Ordering::Acquire);
     let mut all = Vec::new();
@@ -169,8 +165,7 @@ fn program() -> Option<CString> {
 }
 
 /// Returns the dynamic linker's name of the library at `address` if it is an absolute path. A
-/// relative path is not used, because it refers to another file once the host has changed its
-/// directory.
+/// relative path refers to another file once the host has changed its directory.
 fn linker_name(address: usize) -> Option<Vec<u8>> {
     // SAFETY: `Dl_info` consists of pointers, for which zeros are values.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -191,10 +186,9 @@ unsafe extern "C" {
     fn funlockfile(file: *mut libc::FILE);
 }
 
-/// Flushes the C library's buffer of the host's stdout, so that the host's output comes before the
-/// output of `counterpoint`. Does nothing if another thread is using the stream, because waiting
-/// for that thread could take for ever. (`fflush(NULL)` would wait, even for a thread that waits
-/// for input.)
+/// Flushes the C library's buffer of the host's stdout, so that the host's output comes first. Does
+/// nothing if another thread is using the stream, because waiting for that thread could take for
+/// ever. (`fflush(NULL)` would wait, even for a thread that waits for input.)
 fn flush_stdout() {
     // SAFETY: `stdout` is the C library's own stream, which the C library never closes by itself.
     unsafe {

@@ -2,17 +2,15 @@
 //!
 //! `dlsym` depends on its caller (`RTLD_NEXT` means "after the library that calls"). For every name
 //! except that of IREE's query function, our `dlsym` therefore *jumps* to the next definition and
-//! does not change the return address. Our `mmap` and `mprotect` call the next definition. `mmap`
-//! remembers ranges that were reserved in the way of IREE's loader; `mprotect` examines these
-//! ranges when they become executable.
+//! does not change the return address. Our `mmap` and `mprotect` call the next definition.
 //!
-//! *Next* is the definition that would be found without this library: the definition of another
-//! library in `LD_PRELOAD`, of an allocator or of a sanitizer, or else glibc's. This library's
-//! constructor looks up all next definitions before there are threads, because a lookup takes the
-//! dynamic linker's lock, and a thread may call `mmap` while it has a lock of its own. If another
-//! library's constructor calls one of our functions before that, the function looks up its next
-//! definition itself. During a lookup, our functions call the kernel or glibc directly. Otherwise
-//! an allocator that `dlsym` calls, and that calls `mmap`, would recurse for ever.
+//! *Next* is the definition that would be found without this library: that of another library in
+//! `LD_PRELOAD`, of an allocator or of a sanitizer, or else glibc's. This library's constructor
+//! looks up the next definitions before there are threads, because a lookup takes the dynamic
+//! linker's lock, and a thread may call `mmap` while it has a lock of its own. If another library's
+//! constructor calls one of our functions before that, the function looks up its next definition
+//! itself. During a lookup, our functions call the kernel or glibc directly. Otherwise an allocator
+//! that `dlsym` calls, and that calls `mmap`, would recurse for ever.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -24,7 +22,6 @@ use crate::os::sys::{self, ErrnoGuard};
 use crate::process::panics::{guarded, guarded_apart};
 use crate::state::epoch;
 
-/// A replaced function, and its next definition.
 struct Next {
     name: &'static CStr,
     at: AtomicPtr<c_void>,
@@ -37,7 +34,7 @@ static MMAP: Next = Next::new(c"mmap");
 static MMAP64: Next = Next::new(c"mmap64");
 static MPROTECT: Next = Next::new(c"mprotect");
 
-/// Looks up the next functions. Called by the constructor.
+/// Called by the constructor.
 pub fn prepare() {
     for next in [&DLSYM, &MMAP, &MMAP64, &MPROTECT] {
         next.get();
@@ -68,8 +65,8 @@ impl Next {
         let mut found = std::ptr::null_mut();
         if !glibc.is_null() {
             // Because this library makes the call, RTLD_NEXT finds the definition after ours. The
-            // call goes to glibc's own `dlsym`, because the `dlsym` of another library might call
-            // the function that is being looked up.
+            // call goes to glibc's own `dlsym`, because that of another library might call the
+            // function that is being looked up.
             // SAFETY: glibc's `dlsym` has this type, and the name is a C string.
             let look = || unsafe {
                 let dlsym = std::mem::transmute::<*mut c_void, Dlsym>(glibc);
@@ -138,8 +135,7 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
     )
 }
 
-/// Returns the address at which `dlsym` continues: [`query_symbol`] for the name of the query
-/// function, otherwise the next definition.
+/// Returns the address at which `dlsym` continues.
 unsafe extern "C" fn route(_handle: *mut c_void, name: *const c_char) -> usize {
     let ours = || {
         point!(Dlsym);
@@ -153,15 +149,13 @@ unsafe extern "C" fn route(_handle: *mut c_void, name: *const c_char) -> usize {
     if ours || next.is_null() { query_symbol as *const () as usize } else { next as usize }
 }
 
-/// Returns the next `dlsym`. While it is being looked up, returns glibc's `dlsym`, which never
-/// calls this library.
+/// Returns the next `dlsym`, or glibc's while the next is being looked up.
 fn next_dlsym() -> *mut c_void {
     let next = DLSYM.get();
     if next.is_null() { glibcs_dlsym() } else { next }
 }
 
-/// Returns glibc's own `dlsym`. It is looked up by its symbol version, under which no other library
-/// defines it.
+/// Returns glibc's own `dlsym`. Its symbol version identifies it.
 fn glibcs_dlsym() -> *mut c_void {
     static KNOWN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
     let known = KNOWN.load(Ordering::Relaxed);
@@ -176,8 +170,7 @@ fn glibcs_dlsym() -> *mut c_void {
     found
 }
 
-/// Does what `dlsym` does, for the name of the query function: has the next `dlsym` find the
-/// function, and returns a stub that wraps it.
+/// Has the next `dlsym` find the query function, and returns a stub that wraps it.
 unsafe extern "C" fn query_symbol(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     let next = next_dlsym();
     if next.is_null() {
@@ -230,7 +223,6 @@ unsafe fn next_mprotect(address: *mut c_void, bytes: usize, protection: c_int) -
     }
 }
 
-/// The arguments of the host's call to `mmap` or `mmap64`.
 type Arguments = (*mut c_void, usize, c_int, c_int, c_int, i64);
 
 /// # Safety

@@ -1,5 +1,5 @@
 //! Reads the tables of an executable library (compiled code for IREE), in versions 5 and 6 of the
-//! interface. Nothing in the tables is trusted: all pointers and counts are checked.
+//! interface. The tables are not trusted.
 
 use std::mem::offset_of;
 
@@ -11,12 +11,11 @@ use record::meta::{Export, LONGEST_NAME, Library};
 
 use crate::os::sys::{AnyBytes, copy_memory, read_c_string, read_value};
 
-/// A number of exports that no compiled module reaches. A table that states more is refused.
+/// A table that states more exports is refused.
 const MOST_EXPORTS: u32 = 65_536;
 
-/// A library that was found: its description, and the address of its table of functions.
 pub struct Found {
-    /// The library's metadata, without ids.
+    /// Without ids.
     pub library: Library,
     /// Address of `exports.ptrs`.
     pub pointers: usize,
@@ -39,8 +38,7 @@ unsafe impl AnyBytes for AttributesV5 {}
 // SAFETY: a C struct of integers and raw pointers.
 unsafe impl AnyBytes for SourceLocation {}
 
-/// Reads the library at `head`. Returns `None` for an unknown version or tables that cannot be
-/// read.
+/// Returns `None` for an unknown version or tables that cannot be read.
 pub fn read(head: *const LibraryHead) -> Option<Found> {
     let at = head as usize;
     let header: Header = read_value(read_value::<LibraryHead>(at)?.header as usize)?;

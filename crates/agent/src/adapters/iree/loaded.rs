@@ -1,7 +1,6 @@
 //! Finds the executables of IREE that are already loaded when a session begins, to register their
-//! instrumented loops. Searches the process's mappings for them. Another thread may unload an
-//! executable during the search. This race cannot be avoided; the search for modules by their ELF
-//! notes (`adapters/loops/notes.rs`) has it, too.
+//! instrumented loops. Another thread may unload an executable during the search. This race cannot
+//! be avoided.
 
 use crate::adapters::iree::elf;
 use crate::adapters::loops::executables;
@@ -9,8 +8,7 @@ use crate::os::sys;
 
 type Range = std::ops::Range<usize>;
 
-/// Registers the instrumented modules of all executables that are loaded, if the recording includes
-/// loops.
+/// Registers the instrumented modules of loaded executables, if the recording includes loops.
 pub fn register() {
     if !executables::wanted() {
         return;
@@ -42,8 +40,8 @@ const FARTHEST_PAGES: usize = 1024;
 const MOST_PAGES: usize = 1 << 15;
 
 /// Parses a line of `/proc/self/maps`. Returns the mapping's range if it can be the code of an
-/// executable: the mapping is private and executable, and has no file or the temporary file of a
-/// system library (a shared library that IREE loads with `dlopen`).
+/// executable: private and executable, without a file or with the temporary file of a system
+/// library (a shared library that IREE loads with `dlopen`).
 fn candidate(line: &[u8]) -> Option<Range> {
     let mut fields = line.splitn(6, |b| *b == b' ');
     let (range, mode) = (fields.next()?, fields.next()?);

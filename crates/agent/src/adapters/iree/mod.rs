@@ -38,10 +38,8 @@ mod stubs;
 use crate::process::hosts::Described;
 use crate::recorder::adapter::Adapter;
 
-/// The description of IREE in a profile.
 pub static HOST: Described = Described::new(description::HOST);
 
-/// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {
     prepare: interpose::prepare,
     session_began: loaded::register,

@@ -1,5 +1,5 @@
-//! Registers an executable library: stores its names, and replaces each function in its export
-//! table that is to be recorded with a stub.
+//! Registers an executable library: stores its names, and replaces the functions in its export
+//! table that are to be recorded with stubs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,8 +18,8 @@ use crate::state::epoch;
 use crate::state::run::Run;
 
 /// Asks a query function for its library, newest version of the interface first, and registers the
-/// library. The environment passed to the query function is empty, because compiled modules do not
-/// use it. Returns the id of the library's first export, if the library was registered and has one.
+/// library. The environment is empty, because compiled modules do not use it. Returns the id of the
+/// library's first export.
 pub fn query_and_take_in(query: usize) -> Option<u32> {
     // SAFETY: `query` is the address of a symbol with the query function's name, inside text that
     // its loader has relocated and made executable.
@@ -35,8 +35,8 @@ pub fn query_and_take_in(query: usize) -> Option<u32> {
     None
 }
 
-/// Does what [`take_in`] does, for functions that the host calls: catches panics and preserves
-/// `errno`. Calls `then` with the id of the first export.
+/// Does what [`take_in`] does, for functions that the host calls. Calls `then` with the id of the
+/// first export.
 pub fn take_in_guarded(head: *const LibraryHead, then: impl FnOnce(Option<u32>)) {
     if head.is_null() || !epoch::wanted() {
         return;
@@ -45,8 +45,8 @@ pub fn take_in_guarded(head: *const LibraryHead, then: impl FnOnce(Option<u32>))
     guarded_apart(|| then(take_in(head)));
 }
 
-/// Registers a library. Entries of its export table that already contain stubs are not changed.
-/// Returns the id of the first export.
+/// Registers a library. Entries that already contain stubs are not changed. Returns the id of the
+/// first export.
 fn take_in(head: *const LibraryHead) -> Option<u32> {
     let run = load::load()?;
     cost::of_loading(|| take_in_now(head, run))
@@ -106,9 +106,8 @@ fn patch(found: &Found, process: &Process, lock: &Lock) {
     }
 }
 
-/// A table of pointers, which may already be read-only (RELRO). `page` and `protection` describe
-/// the memory page that was last written to. Each page has the same protection after a store as
-/// before.
+/// A table of pointers, which may already be read-only (RELRO). The fields describe the memory page
+/// that was last written to.
 #[derive(Default)]
 struct Table {
     page: usize,

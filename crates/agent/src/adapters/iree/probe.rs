@@ -1,8 +1,5 @@
 //! The bracket (the pair of readings of counters and clock) around a call of a dispatch function:
-//! the hot path of the IREE adapter.
-//!
-//! [`crate::recorder::bracket`] says what this code must not do. The stubs jump to `bracketed` (in
-//! `stubs.rs`), into which [`call`] is inlined.
+//! the hot path of the IREE adapter. [`crate::recorder::bracket`] says what this code must not do.
 
 use std::ffi::c_int;
 
@@ -83,8 +80,8 @@ pub unsafe fn call(
     result
 }
 
-/// Returns the data that is recorded about this call of a workgroup. `dispatch` and `workgroup` are
-/// still valid when the call has ended, because the runtime owns them.
+/// Describes this call of a workgroup. `dispatch` and `workgroup` are still valid when the call has
+/// ended, because the runtime owns them.
 ///
 /// # Safety
 /// `dispatch` and `workgroup` must be the pointers that the runtime passed.
@@ -175,8 +172,6 @@ pub unsafe fn call_otherwise(
     result
 }
 
-/// Ends a call if [`Thread::try_end_timed`] refused to end it.
-///
 /// # Safety
 /// The requirements of `begin_guarded` and `described` apply.
 #[cold]
@@ -213,7 +208,6 @@ unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize, is_count
     guarded(|| begin_with_id(unsafe { &mut *thread }, &call)) == Some(true)
 }
 
-/// Describes a call of a dispatch function that is about to begin.
 #[inline(always)]
 fn new_call(export: u32, frame: usize, ending: Ending) -> NewCall {
     let (may_read, is_counted, how) = (true, false, How::Due);
@@ -247,8 +241,7 @@ unsafe fn end_guarded(thread: *mut Thread, call: &Call, frame: usize) -> bool {
     ended == Some(true)
 }
 
-/// Ends call `at`, which may have an id for profiler plugins. Returns whether its counters were
-/// read.
+/// Ends call `at`, which may have an id for plugins. Returns whether its counters were read.
 #[inline(always)]
 fn end_with_id(thread: &mut Thread, at: usize, call: &Call) -> bool {
     match collectors::take_id(thread, at) {
@@ -281,7 +274,7 @@ fn touch_stack() {
 }
 
 /// Begins a call that the runtime reports through its own hook. `frame` is a stack address above
-/// the frames of all functions that the runtime calls before the call ends.
+/// the frames of the functions that the runtime calls before the call ends.
 ///
 /// # Safety
 /// The runtime must call this on the thread that makes the call.
@@ -318,14 +311,12 @@ pub unsafe fn end_hooked(export: u32) {
         let (end, location) = (*thread).run.clock.end();
         let Some(at) = (*thread).innermost_split(export) else { return };
         let start = (*thread).finish(at).start;
-        // The runtime does not pass the workgroup, so the workgroup count stays zero, which no real
-        // dispatch has.
+        // The workgroup count stays zero, which no real dispatch has.
         let call = Call { export, location, start, end, ..Call::default() };
         end_with_id(&mut *thread, at, &call);
     }
 }
 
-/// The empty dispatch function that calibration calls.
 unsafe extern "C-unwind" fn nothing(
     _: *const Environment,
     _: *const DispatchState,
@@ -334,8 +325,7 @@ unsafe extern "C-unwind" fn nothing(
     0
 }
 
-/// Calls an empty dispatch function without and with a bracket, for calibration. In the bracket,
-/// the thread's counters are read.
+/// Calls an empty dispatch function without and with a bracket, for calibration.
 pub fn rehearse(thread: &mut Thread, calls: usize, _: bool) -> Took {
     let dispatch = DispatchState {
         workgroup_size_x: 1,

@@ -1,8 +1,8 @@
 //! The slots of recorded exports. A slot maps a stub to its original function.
 //!
 //! A slot belongs to one export of one loaded library. Runtimes do not report when they unload a
-//! library. So slots that are not needed any more are searched for only when no slot is free: if
-//! the table entry of a slot no longer contains our stub, the library was unloaded.
+//! library. So when no slot is free, the agent looks for slots whose table entry no longer contains
+//! our stub: their library was unloaded.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -14,10 +14,8 @@ pub const SLOTS: usize = 16_384;
 /// Maximum number of distinct query functions of system libraries that can have a stub at the same
 /// time.
 pub const QUERIES: usize = 4_096;
-/// Size of one stub in bytes.
 pub const STUB_BYTES: usize = 16;
 
-/// The data of one stub.
 #[repr(C)]
 pub struct Slot {
     /// The original function. It is kept when the slot becomes free, so that a late call of the
@@ -28,7 +26,6 @@ pub struct Slot {
     pub export: AtomicU32,
 }
 
-/// The slots, indexed by the number of the stub.
 pub static TABLE: [Slot; SLOTS] = [const {
     Slot { original: AtomicUsize::new(0), place: AtomicUsize::new(0), export: AtomicU32::new(0) }
 }; SLOTS];
@@ -63,19 +60,18 @@ pub fn stubs() -> (usize, usize) {
     (dispatch, query)
 }
 
-/// Returns whether an address is one of our dispatch stubs.
 pub fn is_stub(address: usize) -> bool {
     let (first, _) = stubs();
     (first..first + SLOTS * STUB_BYTES).contains(&address)
 }
 
-/// Claims a slot for `original` and returns the stub that calls it. `place` is the table entry that
-/// will contain the stub. Returns `None` if all slots are in use.
+/// Claims a slot for `original` and returns its stub. `place` is the table entry that will contain
+/// the stub. Returns `None` if all slots are in use.
 pub fn claim(original: usize, place: usize, export: u32, lock: &Lock) -> Option<usize> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let first = NEXT.load(Ordering::Relaxed);
-    // The search begins after the slot that was claimed last and wraps around, so that a slot is
-    // reused as late as possible.
+    // The search begins after the slot that was claimed last, so that a slot is reused as late as
+    // possible.
     let free = |n: &usize| TABLE[*n].place.load(Ordering::Relaxed) == 0;
     let mut order = (0..SLOTS).map(|i| (first + i) % SLOTS);
     let number = order.clone().find(free).or_else(|| {
@@ -98,8 +94,8 @@ pub fn give_back(stub: usize, _: &Lock) {
     }
 }
 
-/// Frees the slots whose table entry is unmapped or no longer contains the slot's stub, because the
-/// library was unloaded.
+/// Frees the slots of unloaded libraries: their table entry is unmapped or no longer contains the
+/// stub.
 fn reclaim(_: &Lock) {
     let (first, _) = stubs();
     for (number, slot) in TABLE.iter().enumerate() {

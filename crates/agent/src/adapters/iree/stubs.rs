@@ -1,7 +1,7 @@
 //! The functions that replace exports: a table of stubs. Each stub loads its own number into a
 //! register and jumps to [`dispatch_entry`]. Query functions have a second table of stubs, which
-//! jump to [`query_entry`]. The tables are ordinary code of this library, so no memory ever needs
-//! to be both writable and executable.
+//! jump to [`query_entry`]. The tables are ordinary code of this library, so no memory needs to be
+//! both writable and executable.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -88,7 +88,7 @@ std::arch::global_asm!(
 
 const _: () = assert!(SLOTS <= 1 << 16 && QUERIES <= 1 << 16);
 
-/// All dispatch stubs jump to this function. It gets the arguments with which the runtime called
+/// The dispatch stubs jump to this function. It gets the arguments with which the runtime called
 /// the stub, and the stub's number.
 unsafe extern "C-unwind" fn dispatch_entry(
     environment: *const Environment,
@@ -101,7 +101,7 @@ unsafe extern "C-unwind" fn dispatch_entry(
     // SAFETY: the runtime called the stub of this slot.
     let (export, original) = unsafe { of_slot(slot) };
     // The compiler makes each of the three calls below a jump, so this function has no stack frame.
-    // So if a call is only counted, the stack contains only frames of the program.
+    // If a call is only counted, the stack contains only frames of the program.
     // SAFETY: the arguments are those with which the runtime called the stub in place of
     // `original`.
     unsafe {
@@ -199,7 +199,7 @@ pub fn wrap_query(real: *mut c_void) -> *mut c_void {
     }
 }
 
-/// All query stubs jump to this function. It asks the real query function for the library, and
+/// The query stubs jump to this function. It asks the real query function for the library, and
 /// registers that library.
 unsafe extern "C-unwind" fn query_entry(
     max_version: u32,

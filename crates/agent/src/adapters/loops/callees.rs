@@ -1,7 +1,7 @@
 //! Finds the library functions that JIT-compiled code calls, and their names.
 //!
-//! Such code has no file that would contain the names. It contains only addresses of functions, as
-//! numbers or in slots (memory that contains an address). On x86-64:
+//! Such code has no file with the names. It contains only addresses of functions, as numbers or in
+//! slots (memory that contains an address). On x86-64:
 //!
 //! ```text
 //!  mov slot(%rip),%reg     48 8b 05+8r  distance        call *slot(%rip)   ff 15  distance
@@ -12,7 +12,7 @@
 //! they count only if they lead to the first address of a library function. Some functions (such as
 //! `expf`) have several implementations without exported names, of which a process chooses one. So
 //! for the functions that compilers call by themselves, the agent looks up the addresses by name,
-//! as the JIT compiler did. Only code for x86-64 is searched.
+//! as the JIT compiler did.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
@@ -28,15 +28,13 @@ const MOST_BYTES: u64 = 16 << 20;
 /// The number of bytes that are copied at once. It is small because the copy needs memory of the
 /// profiled program.
 const CHUNK: usize = 64 << 10;
-/// The largest number of places of addresses that are examined.
 const MOST_PLACES: usize = 4096;
 /// The length in bytes of the longest instruction that contains an address.
 const LONGEST: usize = 10;
-/// Functions with longer names are left out.
 const LONGEST_NAME: usize = 255;
 
-/// Mathematical functions that LLVM calls by itself. Each function is listed for `double` and, with
-/// the suffix `f`, for `float`.
+/// Mathematical functions that LLVM calls by itself, for `double` and, with the suffix `f`, for
+/// `float`.
 const MATHEMATICS: [&CStr; 64] = [
     c"acos",
     c"acosf",
@@ -106,8 +104,8 @@ const MATHEMATICS: [&CStr; 64] = [
 /// Functions that copy, fill or compare memory and that LLVM calls by itself.
 const MEMORY: [&CStr; 4] = [c"memcpy", c"memmove", c"memset", c"memcmp"];
 
-/// Returns the library functions that the code at `start` may call. Returns an empty list if
-/// `machine` is not x86-64.
+/// Returns the library functions that the code at `start` may call. Only code for x86-64 is
+/// searched.
 pub fn of(machine: u16, start: u64, bytes: u64) -> Vec<Callee> {
     if machine != X86_64 {
         return Vec::new();
@@ -130,13 +128,10 @@ pub fn of(machine: u16, start: u64, bytes: u64) -> Vec<Callee> {
         .collect()
 }
 
-/// A place in which code has the address of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
-    /// The code contains the address itself.
     Number(u64),
-    /// The code refers to a slot in memory, at this address, and the slot contains the function's
-    /// address.
+    /// The code refers to a slot in memory, at this address.
     Slot(u64),
 }
 
@@ -213,7 +208,7 @@ impl Names {
     }
 }
 
-/// Returns the address that the program gets for this name; 0 if there is none.
+/// Returns the address that the program gets for this name, or 0.
 fn address_of(name: &CStr) -> u64 {
     // SAFETY: `name` is a C string, and RTLD_DEFAULT is a handle that stands for all libraries.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as u64 }
@@ -238,9 +233,8 @@ fn name_at(function: u64) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The code contains the addresses of `atoi`, which the C library exports, and of `memcpy`, of
-    /// which the C library chooses an implementation. The last instruction ends at the end of the
-    /// code.
+    /// The C library exports `atoi`, and chooses an implementation of `memcpy`. The last
+    /// instruction ends at the end of the code.
     #[test]
     fn functions_are_named_however_code_has_their_addresses() {
         let [plain, chosen] = [c"atoi", c"memcpy"].map(address_of);
@@ -270,7 +264,6 @@ mod tests {
         assert_eq!(names.of(0x1234), None);
     }
 
-    /// Finds the number that is the address of a function, and leaves out a number that is not.
     #[test]
     fn code_of_the_process_is_read() {
         let plain = address_of(c"atoi");
@@ -284,8 +277,6 @@ mod tests {
         assert_eq!(super::of(X86_64, 8, 64), []);
     }
 
-    /// The last instruction of the code is found, however short it is. An instruction that begins
-    /// in one chunk and ends in the next is found as well.
     #[test]
     fn instructions_at_the_ends_of_code_and_chunks_are_found() {
         let number = |n: u64| [&[0x48, 0xb8], &n.to_le_bytes()[..]].concat();

@@ -1,6 +1,6 @@
 //! Writes to the profile where the machine code of an instrumented module is. If the recording asks
-//! for copies, also copies the code into the profile, because it may be gone later: executables are
-//! unloaded, files are rebuilt, and JIT-compiled code has no file.
+//! for copies, also copies the code, because it may be gone later: executables are unloaded, files
+//! are rebuilt, and JIT-compiled code has no file.
 //!
 //! ```text
 //!  descriptor ─► in an object of the dynamic linker ─► its file; deleted or too large: its code in memory
@@ -22,16 +22,14 @@ use crate::os::elf;
 use crate::os::sys::{self, AppendError, Descriptor};
 use crate::process::part::Process;
 
-/// The largest size of one copy, in bytes.
+/// In bytes, for one copy.
 const MOST_BYTES: u64 = 64 << 20;
-/// The largest size of all copies that a process makes, in bytes.
+/// In bytes, for all copies of a process.
 const MOST_IN_ALL: u64 = 512 << 20;
-/// The number of bytes that are copied at once.
 const CHUNK: usize = 1 << 20;
 /// The largest number of an object's program headers that are examined.
 const MOST_SEGMENTS: usize = 64;
 
-/// The number of bytes that this process has copied.
 static COPIED: AtomicU64 = AtomicU64::new(0);
 
 const PT_LOAD: u32 = 1;
@@ -40,13 +38,11 @@ const PF_X: u32 = 1;
 const PF_W: u32 = 2;
 const NT_GNU_BUILD_ID: u32 = 3;
 
-/// `e_machine` of ELF files for this machine.
 const MACHINE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { callees::X86_64 };
 
 /// A part of memory: its address and its length in bytes.
 type Piece = (u64, u64);
 
-/// An ELF object in memory.
 #[derive(Default)]
 struct Object {
     /// The difference between the address of a byte in memory and its address in the object's file.
@@ -56,9 +52,8 @@ struct Object {
     build_id: Vec<u8>,
 }
 
-/// Writes where the module's code is to the profile, into the part of `process`, unless this was
-/// already written there. `at` is the module's descriptor (the struct that describes the module).
-/// If `keep` is set, copies the code, too.
+/// Writes where the module's code is to the part of `process`, once. `at` is the module's
+/// descriptor (the struct that describes the module). If `keep` is set, copies the code, too.
 pub fn note(known: &Known, at: &Module, keep: bool, process: &Process) {
     if !known.is_first_note(process) {
         return;
@@ -112,7 +107,7 @@ pub fn note(known: &Known, at: &Module, keep: bool, process: &Process) {
     let _ = process.append_loops(&LoopFrame::Code(frame).to_bytes());
 }
 
-/// Returns the dynamic linker's object that contains this address, if there is one.
+/// Returns the dynamic linker's object that contains this address.
 fn linked(address: u64) -> Option<Object> {
     let mut search: (u64, Option<Object>) = (address, None);
     unsafe extern "C" fn look(
@@ -143,7 +138,7 @@ fn linked(address: u64) -> Option<Object> {
     search.1
 }
 
-/// Returns the executable that IREE has mapped at this address, if there is one.
+/// Returns the executable that IREE has mapped at this address.
 fn embedded(base: u64) -> Option<Object> {
     let headers = elf::program_headers(usize::try_from(base).ok().filter(|base| *base != 0)?)?;
     let headers = headers.iter().map(|h| (h[0] as u32, (h[0] >> 32) as u32, h[2], h[5]));
@@ -151,7 +146,7 @@ fn embedded(base: u64) -> Option<Object> {
 }
 
 impl Object {
-    /// Makes the description from the type, flags, address and length of each program header.
+    /// The headers are given as type, flags, address and length.
     fn new(base: u64, headers: impl Iterator<Item = (u32, u32, u64, u64)>) -> Self {
         let mut object = Self { base, ..Self::default() };
         for (kind, flags, address, bytes) in headers.take(MOST_SEGMENTS) {
@@ -168,7 +163,7 @@ impl Object {
     }
 }
 
-/// Returns the build id in a range of notes, or an empty one if there is none.
+/// Returns the build id in a range of notes, or an empty one.
 fn build_id(at: u64, bytes: u64) -> Vec<u8> {
     let mut notes = vec![0; bytes.min(1 << 16) as usize];
     let read = sys::copy_memory(at as usize, &mut notes);
@@ -194,8 +189,8 @@ fn build_id(at: u64, bytes: u64) -> Vec<u8> {
 }
 
 /// Returns the mapping with the code of a module that is in no file and that no known loader has
-/// loaded. This is the mapping that contains the function to which the descriptor's `rehearse`
-/// points, or else the executable mapping without a file that is nearest to the descriptor.
+/// loaded. This is the mapping that contains the descriptor's function `rehearse`, or else the
+/// executable mapping without a file that is nearest to the descriptor.
 fn jit_code(address: u64, module: &Module) -> Option<Piece> {
     let maps = sys::read_file(c"/proc/self/maps").ok()?;
     let lines = maps.split(|b| *b == b'\n').filter_map(sys::Mapping::parse);
@@ -210,7 +205,6 @@ fn jit_code(address: u64, module: &Module) -> Option<Piece> {
     (distance(&found) < 1 << 31).then_some((found.start, found.end - found.start))
 }
 
-/// A copy that is being made.
 struct Keeper<'a> {
     process: &'a Process,
     number: u32,
@@ -257,8 +251,7 @@ impl Keeper<'_> {
             let mut done = 0;
             while done < *bytes {
                 let wanted = chunk.len().min((bytes - done) as usize);
-                // Loaders leave holes between pages, so bytes that cannot be read are written as
-                // zeros.
+                // Loaders leave holes between pages, which are written as zeros.
                 let read = sys::copy_memory((at + done) as usize, &mut chunk[..wanted]);
                 chunk[read..wanted].fill(0);
                 self.write(&chunk[..wanted])?;

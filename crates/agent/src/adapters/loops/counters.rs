@@ -1,10 +1,9 @@
 //! Reads counters at the start and the end of each timed hit (one execution) of instrumented
-//! functions and outer loops. Adds the differences to the sums of the function or loop, which its
-//! id identifies.
+//! functions and outer loops. Adds the differences to the sums of the function or loop.
 //!
 //! A hit that begins may never end (`longjmp`, exceptions). So the reading at its start is kept on
-//! a list of open hits. When a later hit begins, the agent removes from this list the hits whose
-//! stack frames are gone.
+//! a list of open hits. When a later hit begins, the hits whose stack frames are gone are removed
+//! from this list.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -25,7 +24,6 @@ use crate::state::run::Run;
 /// The largest depth of nested hits for which counters are read.
 const DEEPEST: usize = 32;
 
-/// A hit that has begun and not ended.
 struct Open {
     entry: *const Entry,
     frame: usize,
@@ -58,7 +56,7 @@ impl Stack {
     }
 }
 
-/// Returns how many counters have sums in the tables of modules with this mode, in this run.
+/// Returns how many counters have sums in the tables of modules with this mode.
 pub fn count(run: &Run, mode: Mode) -> u32 {
     match mode {
         Mode::Sampled | Mode::Timed => run.counter_mask.count_ones(),
@@ -89,14 +87,14 @@ pub fn prepare() {
 const ROUNDS: usize = 25;
 const HITS: u32 = 4;
 
-/// Serial number ([`Process::serial`]) of the part of the profile that already contains the time of
+/// Serial number ([`Process::serial`]) of the part of the profile that contains the time of
 /// readings.
 static TOLD: AtomicU32 = AtomicU32::new(0);
 
-/// Writes to the part of `process` how long it takes to read counters at the start and the end of a
-/// hit, unless the part already contains this time. Measures the time with this thread's counters,
-/// in about 0.1 ms; [`prepare`] must have been called. A hit's own time does not include these
-/// readings, but the time of the function or loop around it does.
+/// Writes to the part of `process`, once, how long it takes to read counters at the start and the
+/// end of a hit. Measures the time with this thread's counters, in about 0.1 ms; [`prepare`] must
+/// have been called. A hit's own time does not include these readings, but the time of the function
+/// or loop around it does.
 pub fn tell(process: &Process, counters: u32) {
     if TOLD.load(Ordering::Acquire) == process.serial() {
         return;
@@ -109,8 +107,7 @@ pub fn tell(process: &Process, counters: u32) {
     let _ = process.append_loops(&LoopFrame::Reading(ticks).to_bytes());
 }
 
-/// Measures how many ticks the readings of a hit take. Returns `None` if this thread's counters
-/// cannot be read.
+/// Measures how many ticks the readings of a hit take, if this thread's counters can be read.
 fn measure(counters: u32) -> Option<[f64; 3]> {
     let bytes = sums_offset(1) + 8 * (1 + counters as usize);
     let mut block = vec![0u64; bytes.div_ceil(8)];
@@ -175,14 +172,12 @@ fn counting() -> Option<&'static mut Thread> {
     can.then_some(thread)
 }
 
-/// Runs `body` with the thread marked as busy, so that calls that a signal handler makes meanwhile
-/// are not recorded.
 fn busy<T>(thread: &mut Thread, body: impl FnOnce(&mut Thread) -> T) -> T {
     while_busy!(thread, body(thread))
 }
 
-/// Called by instrumented code when a timed hit begins. Returns a number to pass to [`end`], or 0
-/// if no counters were read.
+/// Called by instrumented code when a timed hit begins. Returns a number for [`end`], or 0 if no
+/// counters were read.
 ///
 /// # Safety
 /// `entry` must be an entry of a table that `enter` has returned.

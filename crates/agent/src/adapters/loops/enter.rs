@@ -1,5 +1,5 @@
-//! Returns the calling thread's table of an instrumented module (the memory in which the thread
-//! counts the module's hits). An instrumented function calls [`enter`] at its start.
+//! Finds the calling thread's table of an instrumented module (the memory in which the thread
+//! counts the module's hits). Instrumented functions call [`enter`] at their start.
 
 use std::sync::atomic::Ordering;
 
@@ -14,8 +14,8 @@ use crate::process::part::Process;
 use crate::state::epoch;
 use crate::state::run::{self, Run};
 
-/// Returns the table of the calling thread for a module, or null if nothing is to be counted or no
-/// table could be made.
+/// Returns the calling thread's table of a module, or null if nothing is to be counted or no table
+/// could be made.
 ///
 /// # Safety
 /// `module` must be a descriptor that was registered.
@@ -69,8 +69,7 @@ unsafe fn make(module: *mut Module) -> Option<*mut Entry> {
     tables::make(known, epoch, run, process)
 }
 
-/// Writes the module's metadata to the profile, and the options of the recording to the module's
-/// descriptor.
+/// Writes the module's metadata to the profile, and the options of the recording to the descriptor.
 ///
 /// # Safety
 /// `at` must be a descriptor that has been given its number.

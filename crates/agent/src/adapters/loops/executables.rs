@@ -1,7 +1,6 @@
 //! Finds the descriptors of instrumented modules in executables of IREE (a descriptor is the struct
 //! that describes a module). An executable may not import symbols and has no constructors, so it
-//! cannot register its modules itself. Instead, the agent searches the executable's writable data
-//! when IREE's runtime loads it.
+//! cannot register its modules itself. Instead, the agent searches the executable's writable data.
 
 use std::sync::atomic::Ordering;
 
@@ -19,20 +18,17 @@ const PT_GNU_RELRO: u32 = 0x6474_e552;
 const PF_X: u32 = 1;
 const PF_W: u32 = 2;
 
-/// The alignment of descriptors in bytes.
+/// In bytes.
 const ALIGN: usize = 64;
 /// The largest number of bytes of writable data that are searched in one executable.
 const MOST_BYTES: usize = 64 << 20;
-/// The number of bytes that are copied at once.
 const CHUNK: usize = 1 << 16;
 
 type Range = std::ops::Range<usize>;
 
-/// The address ranges of an executable's parts.
 #[derive(Default)]
 struct Image {
     base: usize,
-    /// All loaded segments.
     loaded: Vec<Range>,
     text: Vec<Range>,
     writable: Vec<Range>,
@@ -40,8 +36,8 @@ struct Image {
     relro: Vec<Range>,
 }
 
-/// Returns whether loops are being recorded. If not, executables are not searched; a session that
-/// begins later and records loops will search them.
+/// Returns whether loops are being recorded. If not, executables are not searched until a session
+/// that records loops begins.
 pub fn wanted() -> bool {
     run::current().is_some_and(|run| run.loops.is_some())
 }
@@ -93,7 +89,7 @@ pub fn system(function: usize, export: Option<u32>) {
 }
 
 impl Image {
-    /// Makes the description from the type, flags, address and length of each program header.
+    /// The headers are given as type, flags, address and length.
     fn new(base: usize, headers: impl Iterator<Item = (u32, u32, u64, u64)>) -> Self {
         let mut image = Self { base, ..Self::default() };
         for (kind, flags, address, bytes) in headers {
@@ -131,7 +127,6 @@ impl Image {
     }
 }
 
-/// Searches the writable data of an executable for descriptors, and registers them.
 fn look(image: &Image, export: Option<u32>) {
     let mut budget = MOST_BYTES;
     let mut chunk = vec![0u8; CHUNK];
@@ -153,11 +148,9 @@ fn look(image: &Image, export: Option<u32>) {
     }
 }
 
-/// Registers the module whose descriptor is at this address, if it is a descriptor of this
-/// executable.
+/// Registers the module at this address, if it is a descriptor of this executable.
 fn found(image: &Image, at: usize, export: Option<u32>) {
-    // The fields that refer to a table and to a function are checked here, before anything uses
-    // them.
+    // The fields that refer to a table and to a function are checked before anything uses them.
     let Some(copy) = sys::read_value::<[u64; size_of::<Module>() / 8]>(at) else { return };
     // SAFETY: the array has as many bytes as a module. A module consists of integers, pointers and
     // an optional function, for which all bytes are values.
@@ -169,8 +162,8 @@ fn found(image: &Image, at: usize, export: Option<u32>) {
     if copy.enter.load(Ordering::Relaxed).is_null() {
         let end = at + size;
         let frozen = image.relro.iter().any(|range| range.start < end && at < range.end);
-        // The agent must write to the descriptor. That is impossible if the descriptor becomes
-        // read-only, or if other processes share its memory.
+        // The agent must write to the descriptor. That is impossible if it becomes read-only, or if
+        // other processes share its memory.
         if frozen || !make_writable(at, size) {
             losses::lose(Loss::LoopModuleRefused, 1, 0);
             return;
@@ -184,7 +177,7 @@ fn found(image: &Image, at: usize, export: Option<u32>) {
 }
 
 /// Makes this memory writable. Returns false if that is impossible, or if other processes share the
-/// memory. Pages that were made writable stay writable.
+/// memory.
 fn make_writable(at: usize, bytes: usize) -> bool {
     let page = at & !4095;
     let end = (at + bytes).next_multiple_of(4096);

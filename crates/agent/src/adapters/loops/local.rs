@@ -6,17 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use abi::loops::Entry;
 
-/// The thread-local data.
 #[repr(C)]
 pub struct Local {
-    /// The addresses of the thread's tables, in memory that is zeroed in a forked child; null if
-    /// there are none.
+    /// The addresses of the thread's tables, or null.
     pub places: *mut Places,
-    /// The thread's [`super::tables::Owned`], of which a forked child has a copy; null if there is
-    /// none.
+    /// The thread's [`super::tables::Owned`], of which a forked child has a copy, or null.
     pub owned: *mut c_void,
-    /// The open hits at whose start counters were read ([`super::counters`]); null if there are
-    /// none.
+    /// The open hits at whose start counters were read ([`super::counters`]), or null.
     pub stack: *mut c_void,
     /// Number of times that the agent has handled an exit of this thread.
     pub lives: u32,
@@ -55,7 +51,6 @@ impl Places {
     }
 }
 
-/// Returns the number of table addresses that fit into a [`Places`] with this many bytes.
 pub fn count_in(bytes: usize) -> u32 {
     ((bytes - size_of::<Places>()) / size_of::<*mut Entry>()) as u32
 }
@@ -115,7 +110,6 @@ mod place {
     }
 }
 
-/// Returns the calling thread's own thread-local.
 #[inline(always)]
 pub fn get() -> *mut Local {
     place::get()

@@ -5,7 +5,7 @@
 //! A hit that is left by an exception or `longjmp` has a start and no end, and only the first
 //! starts of an id are recorded. Therefore an end is recorded only if the start of the same hit was
 //! recorded. Otherwise, the end of the thousandth hit could be mistaken for the end of the first
-//! one. A list of the thread's open hits is used to find the start that belongs to an end.
+//! one.
 
 use std::sync::atomic::Ordering;
 
@@ -50,7 +50,6 @@ unsafe extern "C" {
     fn cp_loops_log(entry: *mut Entry, id: u32, end: u32);
 }
 
-/// Returns the address of `cp_loops_log`, which instrumented code calls.
 pub fn address() -> *mut () {
     cp_loops_log as *mut ()
 }

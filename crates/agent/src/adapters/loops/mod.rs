@@ -13,6 +13,7 @@
 //! | [`register`] | what modules call: `counterpoint_loops_register` and its counterpart |
 //! | [`modules`] | the modules of this process, and their metadata in the profile |
 //! | [`code`] | finds the modules' machine code, and copies it |
+//! | [`callees`] | finds the library functions that JIT-compiled code calls |
 //! | [`notes`] | finds modules whose constructors found no runtime |
 //! | [`executables`] | finds the modules in executables of IREE, which have no constructors |
 //! | [`local`] | the thread-local data |
@@ -44,13 +45,11 @@ mod ticks;
 use crate::recorder::adapter::Adapter;
 use crate::recorder::rehearsal;
 
-/// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {
     constructed: register::constructed,
     session_began,
     at_exit: tables::at_process_exit,
-    // A thread that attaches in order to read counters around loops is calibrated with the bracket
-    // that all adapters share.
+    // Threads of this adapter attach only to read counters.
     rehearse: rehearsal::rehearse_plain_calls,
     ..Adapter::NOTHING
 };

@@ -1,8 +1,7 @@
 //! The instrumented modules of this process: compiled code to which `counterpoint loops instrument`
-//! has added counting code. Each module has a number, with which threads find their tables. A
-//! module is never forgotten: if it is unloaded and loaded again, it gets the same number again. So
-//! a program that keeps loading and unloading a module needs no more memory and writes no more
-//! metadata.
+//! has added counting code. Each module has a number, with which threads find their tables. If a
+//! module is unloaded and loaded again, it gets the same number again. So a program that keeps
+//! loading and unloading a module needs no more memory and writes no more metadata.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -15,34 +14,30 @@ use crate::os::sys;
 use crate::process::lock::Lock;
 use crate::process::part::Process;
 
-/// A module that was registered. It is never freed. New modules are only added at the front of the
-/// list of modules. So the list can be read without a lock, even in a child that was forked during
-/// a change.
+/// A module that was registered. It is never freed, and new modules are added at the front of the
+/// list. So the list can be read without a lock, even in a child that was forked during a change.
 pub struct Known {
-    /// The module's number, from 1, which is also its index in the tables of threads.
+    /// From 1. Also the module's index in the tables of threads.
     pub number: u32,
     /// The number of the module's ids (one for each instrumented function or loop).
     pub ids: u32,
-    /// The mode in which hits are recorded.
     pub mode: Mode,
     /// The identity of the module's instrumented text.
     pub id: [u8; 16],
     /// The file of the module's object (the ELF file or memory that contains the module); empty for
     /// anonymous memory.
     object: String,
-    /// In mode log: the base of the module's object ([`Place::base`]); 0 if the dynamic linker does
-    /// not know the object. In other modes: 0.
+    /// In mode log: the base of the module's object ([`Place::base`]). Otherwise 0.
     pub base: u64,
     /// The present base of the module's object ([`Place::base`]), also in other modes than log.
     start: AtomicU64,
     /// Export id of the first function in the IREE library that contains the module.
     export: Option<u32>,
     costs: Option<Costs>,
-    /// Serial number ([`Process::serial`]) of the part of the profile that already contains the
-    /// module's metadata.
+    /// Serial number ([`Process::serial`]) of the part of the profile that contains the module's
+    /// metadata.
     told: AtomicU32,
-    /// Serial number of the part of the profile that already contains the place of the module's
-    /// code.
+    /// Serial number of the part of the profile that contains the place of the module's code.
     noted: AtomicU32,
     next: *const Known,
 }
@@ -63,21 +58,18 @@ pub fn find(number: u32) -> Option<&'static Known> {
     known().find(|known| known.number == number)
 }
 
-/// The object that contains an address: its file, and its place in memory.
+/// The object that contains an address.
 pub struct Place {
     /// The object's file; empty for anonymous memory.
     pub object: String,
-    /// The difference between the address of a byte in memory and its address in the object's ELF
-    /// file.
+    /// The difference between the address of a byte in memory and its address in the object's file.
     pub base: u64,
 }
 
 /// The place of a module, and the library that contains it.
 pub struct Origin {
-    /// The place of the code.
     pub place: Place,
-    /// If the module is in an IREE library: export id of the library's first function, if it is
-    /// known.
+    /// If the module is in an IREE library: export id of the library's first function.
     pub export: Option<u32>,
 }
 
@@ -99,8 +91,8 @@ pub fn is_known(module: &Module, mode: Mode, origin: &Origin) -> bool {
     find_equal(module, mode, origin).is_some()
 }
 
-/// Returns the registered module that is equal to `module`. If there is none, registers `module`
-/// under a new number.
+/// Returns the registered module that is equal to `module`, or registers `module` under a new
+/// number.
 pub fn remember(
     module: &Module,
     mode: Mode,
@@ -135,12 +127,11 @@ pub fn remember(
 }
 
 impl Known {
-    /// Returns the present base of the module's object ([`Place::base`]).
     pub fn start(&self) -> u64 {
         self.start.load(Ordering::Relaxed)
     }
 
-    /// Returns the file of the module's object; empty if it is in anonymous memory.
+    /// Returns the file of the module's object; empty for anonymous memory.
     pub fn object(&self) -> &str {
         &self.object
     }
@@ -151,8 +142,7 @@ impl Known {
         self.noted.swap(process.serial(), Ordering::AcqRel) != process.serial()
     }
 
-    /// Writes the module's metadata to the part of `process`, unless the part already contains
-    /// them.
+    /// Writes the module's metadata to the part of `process`, once.
     pub fn announce(&self, module: &Module, options: LoopOptions, process: &Process) {
         if self.told.load(Ordering::Acquire) == process.serial() {
             return;
@@ -192,15 +182,14 @@ impl Known {
 /// The largest side table that is copied into a profile, in bytes.
 const MOST_TABLE: usize = 1 << 28;
 
-/// Returns a frame with the present time, on the clock of instrumented code and on
-/// `CLOCK_MONOTONIC`.
+/// Returns a frame with the present time.
 pub fn moment() -> Vec<u8> {
     let (ticks, monotonic_ns) = now();
     LoopFrame::Moment(ticks, monotonic_ns).to_bytes()
 }
 
-/// Returns the present time in ticks and on `CLOCK_MONOTONIC`. The two clocks are read together
-/// three times, and the fastest of the three readings is returned.
+/// Returns the present time in ticks of instrumented code and on `CLOCK_MONOTONIC`. Both clocks are
+/// read three times, and the fastest reading is returned.
 pub fn now() -> (u64, u64) {
     let one = || {
         let before = ticks::now();
@@ -224,7 +213,7 @@ const ROUNDS: usize = 101;
 const HITS: u64 = 64;
 
 /// Measures what empty hits of a module cost, with the module's own function for this (`rehearse`),
-/// in about 0.2 ms. Returns `None` if the module has no such function, or in mode log.
+/// in about 0.2 ms. Returns `None` without such a function, or in mode log.
 ///
 /// # Safety
 /// `at` must be a descriptor that no thread uses yet.
@@ -238,7 +227,7 @@ pub unsafe fn measure(at: *mut Module, mode: Mode) -> Option<Costs> {
     let entry = &scratch.0;
     entry.random.store(1, Ordering::Relaxed);
     let pointer = std::ptr::from_ref(entry).cast_mut();
-    // Sets the entry so that all further hits are timed if `all` is true, and otherwise none.
+    // Sets the entry so that further hits are all timed, or none.
     let time = |all: bool| {
         let next = entry.hits.load(Ordering::Relaxed).wrapping_add(1);
         entry.next.store(if all { next } else { 0 }, Ordering::Relaxed);
@@ -274,15 +263,15 @@ pub unsafe fn measure(at: *mut Module, mode: Mode) -> Option<Costs> {
     Some(Costs { inside: spread(inside), timed: spread(timed), counted: spread(counted) })
 }
 
-/// Returns the 10th percentile, the median and the 90th percentile; `None` if there are no values.
+/// Returns the 10th percentile, the median and the 90th percentile, if there are values.
 pub fn spread(mut all: Vec<f64>) -> Option<[f64; 3]> {
     all.sort_unstable_by(f64::total_cmp);
     let at = |tenths: usize| all.get(all.len() * tenths / 10).copied();
     Some([at(1)?, at(5)?, at(9)?])
 }
 
-/// Returns the place of the dynamic linker's object that contains this address. If there is no such
-/// object, returns a place without a file and with base 0.
+/// Returns the place of the dynamic linker's object that contains this address. Without such an
+/// object, the place has no file and base 0.
 pub fn place_of(address: usize) -> Place {
     let Some(base) = base_of(address) else {
         return Place { object: String::new(), base: 0 };
@@ -292,7 +281,7 @@ pub fn place_of(address: usize) -> Place {
 }
 
 /// Returns the difference between addresses in memory and in the file, for the dynamic linker's
-/// object that contains this address; `None` if no object contains it.
+/// object that contains this address.
 fn base_of(address: usize) -> Option<u64> {
     let mut found: (usize, Option<u64>) = (address, None);
     unsafe extern "C" fn look(

@@ -1,10 +1,8 @@
-//! Finds modules by their ELF notes. This finds instrumented modules whose constructors did not
-//! find this library, because they were loaded before it, or because their constructors ran before
-//! this library's.
+//! Finds modules by their ELF notes. Their constructors did not find this library, because they
+//! were loaded or ran before it.
 
 use abi::loops::{Module, NOTE_NAME, NOTE_TYPE};
 
-/// The largest number of descriptors that one search finds.
 const MOST: usize = 1024;
 
 struct Found {
@@ -63,8 +61,8 @@ unsafe extern "C" fn look(
     0
 }
 
-/// Returns the contents of our notes: for each note, the offset of its content, and the distance
-/// from there to a module's descriptor, which is this content.
+/// Returns the contents of our notes: for each note, the offset of its content, and the content,
+/// which is the distance from there to a module's descriptor.
 fn descriptors(notes: &[u8], align: usize) -> impl Iterator<Item = (usize, i64)> + '_ {
     let word =
         |at: usize| notes.get(at..)?.first_chunk().map(|word| u32::from_ne_bytes(*word) as usize);

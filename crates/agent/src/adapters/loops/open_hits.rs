@@ -14,19 +14,17 @@ pub fn add(number: &AtomicU64) -> u64 {
     next
 }
 
-/// The number of hits in the first piece of memory; each further piece has twice as many hits as
-/// the one before.
+/// The number of hits in the first piece of memory. Each further piece has twice as many as the one
+/// before.
 const FIRST_PIECE: usize = 1024;
-/// The largest number of pieces. They have space for a million nested hits. A thread with a stack
-/// of 8 MiB cannot make nearly as many nested calls.
+/// The pieces have space for a million nested hits. A thread with a stack of 8 MiB cannot make
+/// nearly as many nested calls.
 const PIECES: usize = 10;
 
-/// The open hits of a thread, of all modules in mode log. The last hit in the list is the innermost
-/// one.
+/// The open hits of a thread, of all modules in mode log. The last hit is the innermost one.
 ///
 /// Recursion may be deep, so the memory grows. It grows by pieces that never move, because a signal
-/// handler may enter an instrumented function and add a hit while the interrupted code reads
-/// another hit.
+/// handler may add a hit while the interrupted code reads another hit.
 pub struct OpenHits {
     pieces: [*mut OpenHit; PIECES],
     length: usize,
@@ -91,7 +89,7 @@ impl OpenHits {
         true
     }
 
-    /// Returns the index of the innermost hit for which `is_it` returns true.
+    /// Returns the index of the innermost matching hit.
     fn rposition(&self, is_it: impl Fn(&OpenHit) -> bool) -> Option<usize> {
         (0..self.length).rev().find(|at| is_it(&self.get(*at)))
     }
@@ -167,7 +165,6 @@ mod tests {
         open.begins(&inner, 900, true);
         assert!(open.ends(&inner, 860));
         assert!(!open.ends(&inner, 900));
-        // An end without a start must find no hit.
         assert!(!open.ends(&outer, 1000));
     }
 
@@ -183,7 +180,6 @@ mod tests {
         }
     }
 
-    /// Each of 100,000 nested calls ends, and each end belongs to its own start.
     #[test]
     fn deep_recursion_ends_as_it_began() {
         const DEPTH: usize = 100_000;

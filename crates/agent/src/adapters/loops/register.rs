@@ -14,7 +14,6 @@ use crate::process::part::Process;
 use crate::process::{load, losses};
 use crate::state::{epoch, run, run_file};
 
-/// Results of [`register`]; `include/counterpoint/loops.h` defines them.
 const REGISTERED: i32 = 0;
 const NOTHING_RECORDED: i32 = 1;
 const REFUSED: i32 = -1;
@@ -22,12 +21,11 @@ const REFUSED: i32 = -1;
 /// Whether this library's constructor has run. Before that, the agent does not know what the
 /// environment asks for.
 static CONSTRUCTED: AtomicBool = AtomicBool::new(false);
-/// Whether a module tried to register before this library's constructor had run. The constructors
-/// of libraries that a program is linked with can run before those of a preloaded library.
+/// Whether a module tried to register before that. The constructors of libraries that a program is
+/// linked with can run before those of a preloaded library.
 static EARLY: AtomicBool = AtomicBool::new(false);
 
-/// Called at the end of this library's constructor. Registers the modules that tried to register
-/// before it.
+/// Called at the end of this library's constructor.
 pub fn constructed() {
     CONSTRUCTED.store(true, Ordering::Release);
     if EARLY.load(Ordering::Acquire) {
@@ -35,11 +33,10 @@ pub fn constructed() {
     }
 }
 
-/// Registers every module that has an ELF note. A module that is already registered keeps its
+/// Registers the modules that have an ELF note. A module that is already registered keeps its
 /// number.
 pub fn register_all() {
-    // `find` holds the dynamic linker's lock only during the search, so the lock is free again in
-    // this loop.
+    // `find` has the dynamic linker's lock only during the search, so the lock is free again.
     for at in notes::find() {
         // SAFETY: `find` returns addresses of loaded memory with a descriptor's size. `register`
         // itself checks that a descriptor is there.
@@ -80,8 +77,7 @@ pub unsafe extern "C" fn counterpoint_loops_unregister(module: *mut Module) {
     });
 }
 
-/// Returns the mode of a descriptor, if this version of the agent supports its version and its
-/// mode.
+/// Returns the mode of a descriptor, if this agent supports its version and its mode.
 fn mode_of(module: &Module) -> Option<Mode> {
     let known = module.magic == MAGIC
         && module.size as usize == size_of::<Module>()

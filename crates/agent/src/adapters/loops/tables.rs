@@ -1,7 +1,6 @@
-//! The tables in which a thread counts the hits of instrumented modules. The tables are in
-//! contiguous pages of the pool (memory that `counterpoint run` shares with recorded processes),
-//! which the thread gives back when it ends. The addresses of the tables are in memory that is
-//! zeroed in a forked child.
+//! The tables in which a thread counts the hits of instrumented modules. They are in contiguous
+//! pages of the pool (memory that `counterpoint run` shares with recorded processes), which the
+//! thread gives back when it ends.
 //!
 //! A forked child continues in the middle of functions that use the addresses of its parent's
 //! tables. Before the fork returns in the child, a handler replaces the child's tables by private
@@ -42,7 +41,6 @@ const MOST_LOG_BYTES: usize = 1 << 20;
 /// The number of bytes that are collected before they are appended to the part's file of loops.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Contiguous pages of the pool that a thread has claimed.
 struct Piece {
     first: usize,
     pages: usize,
@@ -71,8 +69,8 @@ impl Piece {
         if std::mem::replace(&mut self.shared, false)
             && sys::map_private_at(self.at as usize, self.bytes()).is_err()
         {
-            // The piece may belong to another process, and its functions continue to write to it.
-            // Recording is switched off, so that at least no further tables are used.
+            // The piece may belong to another process, and functions continue to write to it. At
+            // least no further tables are used.
             epoch::switch_off();
         }
     }
@@ -86,12 +84,10 @@ pub struct Owned {
     pid: u32,
     places_bytes: usize,
     pieces: Vec<Piece>,
-    /// Mode log: the thread's open hits.
     open: Option<OpenHits>,
 }
 
-/// Makes the table of a module for the calling thread. Returns `None` if that fails; this is
-/// counted as a loss.
+/// Makes the table of a module for the calling thread. If that fails, counts a loss.
 pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> Option<*mut Entry> {
     let local = local::get();
     // SAFETY: the thread-local is the calling thread's own. This runs in `guarded_apart`, which
@@ -127,8 +123,8 @@ pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> O
     }
 }
 
-/// Mode log: returns the open hits of the calling thread, or `None` if the thread has no table of a
-/// module in this mode.
+/// Mode log: returns the open hits of the calling thread, if it has a table of a module in this
+/// mode.
 ///
 /// # Safety
 /// No other reference to the open hits may be in use on this thread.
@@ -139,8 +135,7 @@ pub unsafe fn open_hits<'a>() -> Option<&'a mut OpenHits> {
 }
 
 impl Owned {
-    /// Prepares for tables of this process and epoch (recording). Tables of another process or
-    /// epoch are replaced by private memory.
+    /// Prepares for tables of this process and epoch. Other tables are replaced by private memory.
     fn begin(&mut self, epoch: u32, run: &'static Run, process: Process) {
         let pid = sys::process_id();
         if self.pid != pid || self.epoch != epoch {
@@ -153,7 +148,6 @@ impl Owned {
         }
     }
 
-    /// Replaces all pages by private memory at the same addresses.
     fn part(&mut self) {
         self.pieces.iter_mut().for_each(Piece::part);
     }
@@ -217,8 +211,8 @@ impl Owned {
         let buckets = match known.mode {
             Mode::Log => 0,
             _ if options.trips => TRIP_BUCKETS as u32,
-            // One bucket is enough to store the iterations of the first hits and those of the hits
-            // that were chosen at random separately.
+            // With one bucket, the iterations of the first hits are separate from those of the hits
+            // that were chosen at random.
             Mode::Sampled => 1,
             Mode::Timed | Mode::Count => 0,
         };
@@ -318,8 +312,7 @@ impl Owned {
     }
 
     /// Appends the counts to a file of the process's part of the profile, and gives the pages back.
-    /// Pages whose counts cannot be appended stay in the pool, from which `profile::collect` takes
-    /// them.
+    /// If that fails, pages stay in the pool, from which `profile::collect` takes them.
     fn flush(&mut self) {
         let (process, run) = (self.process, self.run);
         for piece in self.pieces.iter_mut().filter(|piece| piece.shared) {
@@ -361,7 +354,7 @@ fn write(piece: &Piece, process: &Process) -> Result<(), AppendError> {
     process.append_loops(&chunk)
 }
 
-/// Returns a number other than 0 that is computed from `seed` by splitmix64.
+/// Computes a number other than 0 from `seed`, by splitmix64.
 fn random(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -369,7 +362,6 @@ fn random(seed: u64) -> u64 {
     (z ^ (z >> 31)).max(1)
 }
 
-/// Called in a forked child before the agent does anything else there.
 fn in_child() {
     // SAFETY: `owned` is null or the calling thread's own.
     if let Some(owned) = unsafe { (*local::get()).owned.cast::<Owned>().as_mut() } {
@@ -377,7 +369,6 @@ fn in_child() {
     }
 }
 
-/// Calls [`leave_c`] when a thread exits.
 static EXIT: ExitKey = ExitKey::new(leave_c);
 
 /// Appends the counts of a thread that exits, and frees its tables. None of the thread's functions
@@ -393,7 +384,7 @@ unsafe extern "C" fn leave_c(owned: *mut c_void) {
         (*local).owned = std::ptr::null_mut();
         (*local).lives = (*local).lives.saturating_add(1);
         let mut owned = Box::from_raw(owned.cast::<Owned>());
-        // If there is no memory for a separate stack, the pages stay in the pool, from which
+        // Without memory for a separate stack, the pages stay in the pool, from which
         // `profile::collect` takes them.
         guarded_apart(|| {
             point!(LoopThreadEnd);
@@ -410,8 +401,8 @@ unsafe extern "C" fn leave_c(owned: *mut c_void) {
     }
 }
 
-/// Appends the counts of the thread that ends the process to the profile. The tables of other
-/// threads stay in the pool.
+/// Appends the counts of the thread that ends the process. The tables of other threads stay in the
+/// pool.
 pub fn at_process_exit() {
     let _calm = SignalsBlocked::new();
     let local = local::get();

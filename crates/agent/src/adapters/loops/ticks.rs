@@ -1,7 +1,6 @@
 //! Reads the clock of instrumented code, which may be another clock than the one with which calls
 //! are recorded.
 
-/// Returns the present time in ticks.
 #[inline(always)]
 pub fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]

@@ -9,7 +9,6 @@
 //!  run    begin_inside ─────────────────────────────────── │ run │ ── end
 //! ```
 //!
-//! [`Caller`] determines whether and how the brackets' own duration is measured.
 //! [`crate::recorder::bracket`] describes the states of a call.
 //!
 //! above 600 lines: the short ways of ops, regions and runs share private functions that must stay
@@ -39,12 +38,11 @@ use crate::recorder::thread::{self, AFTER, BEFORE, DEEPEST, Slot, Started, Threa
 use crate::recorder::values::Values;
 use crate::state::epoch;
 
-/// Indices of two numbers in a call's slot: the bytes of storage and of workspace that the call has
+/// Indices of two numbers in a call's slot: the bytes of storage and of workspace that it has
 /// allocated.
 const STORAGE: usize = 0;
 const WORKSPACE: usize = 1;
-/// For an op of the backward pass: index of the number that refers to its forward op. The number is
-/// the forward op's export id plus one, or 0 if there is none.
+/// For an op of the backward pass: index of the forward op's export id plus one, or 0.
 const FORWARD: usize = 2;
 
 #[cold]
@@ -53,8 +51,8 @@ fn attach(adapter: &Adapter) -> *mut Thread {
     attach::attach(adapter)
 }
 
-/// Returns the calling thread's state. If necessary, attaches the thread for `adapter` first.
-/// Returns null if the thread cannot be attached.
+/// Returns the calling thread's state, and attaches the thread if necessary. Returns null if it
+/// cannot be attached.
 #[inline(always)]
 pub fn thread(adapter: &Adapter) -> *mut Thread {
     let thread = thread::current();
@@ -77,19 +75,15 @@ pub(super) fn recording() -> Option<*mut Thread> {
 }
 
 /// The kinds of calls that hosts make to the agent before and after ops. The duration of these
-/// calls is the cost of a bracket. The recorder measures it in different ways
-/// ([`crate::recorder::thread`]).
+/// calls is the cost of a bracket, which the recorder measures in different ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// The call comes from the agent's instrument in a virtual machine, before and after each op.
-    /// In a run with a budget, the durations of these calls show what an op that is only counted
-    /// costs.
+    /// The agent's instrument in a virtual machine. In a run with a budget, the durations of its
+    /// calls show what an op that is only counted costs.
     Instrument,
-    /// The call comes from a host that identifies its ops by an address and ends them in any case
-    /// ([`begin_held_op`]).
+    /// A host that identifies its ops by an address and ends them in any case ([`begin_held_op`]).
     Holder,
-    /// The call comes from a host like `Holder`, and the time that the host itself takes to
-    /// announce an op is measured as well.
+    /// A host like `Holder`, whose own time to announce an op is measured as well.
     MeasuredHolder,
 }
 
@@ -116,8 +110,8 @@ pub fn enter_before(caller: Caller) -> u64 {
 
 /// Must be called first in an instrument's call after an op. In a run with a budget, this begins
 /// the measurement of what an op that is only counted costs. In other runs, the measurement begins
-/// with the end of the op instead, so that the code that runs before the counters are read is the
-/// same for all calls.
+/// with the end of the op instead, so that the same code runs before the counters are read for all
+/// calls.
 #[inline(always)]
 pub fn enter_after() {
     if let Some(thread) = recording() {
@@ -129,8 +123,8 @@ pub fn enter_after() {
     }
 }
 
-/// Must be called last in a host's call after an op. Returns how many times the host must announce
-/// an op that does nothing, so that the duration of an announcement is measured.
+/// Must be called last in a host's call after an op. Returns how many empty ops the host must
+/// announce, so that the duration of an announcement is measured.
 #[inline(always)]
 pub fn leave(caller: Caller) -> i32 {
     let Some(thread) = recording() else { return 0 };
@@ -143,9 +137,9 @@ pub fn leave(caller: Caller) -> i32 {
     if caller == Caller::MeasuredHolder { thread.announcements_due() } else { 0 }
 }
 
-/// Begins an op that allocates `storage` bytes. `frame` is a stack address that must be passed to
-/// [`end_op`] again; it must be higher than the frames of all calls that the op makes. Returns true
-/// if a user's collector was interrupted; the op must then not be called.
+/// Begins an op that allocates `storage` bytes. `frame` is a stack address for [`end_op`], higher
+/// than the frames of all calls that the op makes. Returns true if a user's collector was
+/// interrupted; the op must then not be called.
 ///
 /// # Safety
 /// Must be called on the thread that will call the op next.
@@ -160,9 +154,9 @@ pub unsafe fn begin_op(
     unsafe { begin(adapter, entry, 0, frame, Ending::ByFrame, |_| [storage, 0, 0]) }
 }
 
-/// Begins an op that the host ends even if the op throws. The host identifies the op by `address`
-/// until it ends. `entered` is the result of [`enter_before`], or 0. `forward(thread)` returns one
-/// more than the export of the op's forward op, or 0 if there is none.
+/// Begins an op that the host ends even if the op throws. The host identifies the op by `address`.
+/// `entered` is the result of [`enter_before`], or 0. `forward(thread)` returns one more than the
+/// export of the op's forward op, or 0.
 ///
 /// # Safety
 /// The requirements of [`begin_op`] apply.
@@ -213,7 +207,6 @@ unsafe fn begin(
     }
 }
 
-/// The data of an op that begins.
 struct NewOp {
     entry: &'static Entry,
     entered: u64,
@@ -222,10 +215,10 @@ struct NewOp {
     counted: bool,
 }
 
-/// Does the work for ops that can take the short way but do not. It is in this separate function so
-/// that the code of the short way is small: between two ops, the program displaces that code from
-/// the processor's caches. Also, collectors need much of the stack; in one frame with the short
-/// way, they would use more of the program's stack than the agent may.
+/// For ops that can take the short way but do not. This is a separate function so that the code of
+/// the short way is small: between two ops, the program displaces that code from the processor's
+/// caches. Also, collectors need much of the stack; in one frame with the short way, they would use
+/// more of the program's stack than the agent may.
 #[inline(never)]
 fn begin_held_started(thread: &mut Thread, op: &NewOp, started: &Option<Started>) -> bool {
     begin_started(thread, op, Ending::Held, started)
@@ -241,8 +234,8 @@ fn begin_started(
 ) -> bool {
     let NewOp { entry, entered, frame, numbers, counted } = *op;
     let interrupted = started.as_ref().is_some_and(|started| started.interrupted);
-    // A user's collector is called for each op, so each op must have a record that can contain the
-    // collector's values.
+    // A user's collector is called for each op, so each op must have a record for the collector's
+    // values.
     let is_always = started.is_some() || !entry.is_op();
     let runs = if thread.draws.is_on() { entry.vm.watching.one_in() } else { 1 };
     let seen = if thread.draws.is_on() { steps::weight() } else { 1 };
@@ -281,17 +274,15 @@ fn begin_started(
     false
 }
 
-/// A recorded op that has just ended.
 pub struct Ended {
     /// The index that the call had among the open calls.
     pub at: usize,
     /// Whether the call's counters were read, if the thread has counters.
     pub is_read: bool,
-    /// Whether a user's collector was interrupted.
     pub interrupted: bool,
 }
 
-/// Ends the op that [`begin_held_op`] began with this address. Otherwise does what [`end_op`] does.
+/// Ends the op that [`begin_held_op`] began with this address, see [`end_op`].
 ///
 /// # Safety
 /// The requirements of [`begin_op`] apply.
@@ -325,8 +316,7 @@ pub unsafe fn end_op(frame: usize) -> Option<Ended> {
     end_op_otherwise(thread, frame, (end, location))
 }
 
-/// Returns the value to record for a call whose only number is that of its forward op; `None` if
-/// the call has other numbers.
+/// Returns the value to record for a call whose only number is that of its forward op.
 #[inline(always)]
 fn only_forward([storage, workspace, forward]: [u64; 3]) -> Option<(u32, u64)> {
     (storage | workspace == 0).then(|| (KEY_FORWARD, forward.wrapping_sub(1)))
@@ -344,7 +334,7 @@ fn end_op_otherwise(
     let is_read = thread.reads_call(at);
     let Finished { export, start, numbers } = thread.finish(at);
     let call = Call { export, location, start, end, ..Call::default() };
-    // No plugin takes ids at present, but the op may have got one when a plugin did.
+    // No plugin takes ids at present, but the op may have got one earlier.
     let has_no_values =
         numbers == [0; 3] && !collectors::any() && collectors::only_id(thread, at).is_none();
     let interrupted = if has_no_values {
@@ -357,8 +347,7 @@ fn end_op_otherwise(
     Some(Ended { at, is_read, interrupted })
 }
 
-/// Ends a call without values. It is not inlined, so that calls with values do not need its part of
-/// the stack.
+/// Not inlined, so that calls with values do not need its part of the stack.
 #[inline(never)]
 fn end_without_values(thread: &mut Thread, call: &Call, at: usize) {
     thread.end(at, call, &[]);
@@ -381,7 +370,7 @@ fn end_with_values(thread: &mut Thread, call: &Call, numbers: [u64; 3], at: usiz
     end_collected(thread, call, numbers, at)
 }
 
-/// Ends a call for which users' collectors were started. They may produce many values.
+/// Ends a call with users' collectors, which may produce many values.
 #[inline(never)]
 fn end_collected(thread: &mut Thread, call: &Call, numbers: [u64; 3], at: usize) -> bool {
     let Some(room) = scratch::take::<Room>() else {
@@ -399,9 +388,8 @@ fn end_collected(thread: &mut Thread, call: &Call, numbers: [u64; 3], at: usize)
     interrupted
 }
 
-/// Writes the values of a call to `room`. If a collector itself makes calls with collectors, these
-/// calls use other rooms. The work is in a separate function so that its frame is no longer on the
-/// stack when the call is recorded.
+/// Writes the values of a call to `room`. This is a separate function so that its frame is no
+/// longer on the stack when the call is recorded.
 #[inline(never)]
 fn collect(thread: &mut Thread, room: *mut Room, numbers: [u64; 3], at: usize) -> bool {
     // SAFETY: the caller has taken `room`, and nobody else uses it. Its values are written before
@@ -420,15 +408,13 @@ fn collect_nothing(thread: &mut Thread, at: usize) {
     losses::lose(Loss::CollectorFailed, 1, libc::ENOMEM);
 }
 
-/// Ends a call with these values. The work is in a separate function so that its frame is not on
-/// the stack while collectors run.
+/// A separate function, so that its frame is not on the stack while collectors run.
 #[inline(never)]
 fn end_with<const N: usize>(thread: &mut Thread, call: &Call, at: usize, values: &Values<N>) {
     thread.end(at, call, values.as_slice());
 }
 
-/// The largest number of values of a call that do not come from collectors: the values of
-/// [`push_numbers`], and an id for plugins.
+/// The largest number of values of a call that do not come from collectors.
 const OWN: usize = 4;
 
 fn push_numbers<const N: usize>(values: &mut Values<N>, numbers: [u64; 3]) {
@@ -456,7 +442,6 @@ pub struct Bracket {
     entered: u64,
 }
 
-/// The data that is recorded about the call in a [`Bracket`].
 pub struct What {
     pub export: u32,
     pub entry: &'static Entry,
@@ -464,10 +449,9 @@ pub struct What {
     pub task: Option<(u32, u32)>,
     /// A number that a region and its tasks share, so that readers can connect them.
     pub correlation: Option<u64>,
-    /// Whether counters are read. They need not be read if the counts of the call around this one
+    /// Whether counters are read. This is not necessary if the counts of the call around this one
     /// include this call.
     pub counted: bool,
-    /// In a run with a budget: how it is decided whether the call is recorded.
     pub how: How,
 }
 
@@ -475,8 +459,8 @@ pub struct What {
 pub const NOT_TIMED: u64 = u64::MAX;
 
 /// Begins to time the bracket of a region or task, in a run without a budget. This must be the
-/// first thing that the agent does before the region or task. The result is to be passed to
-/// [`begin_inside`] or [`lose_inside`].
+/// agent's first work for the region or task. The result is for [`begin_inside`] or
+/// [`lose_inside`].
 #[inline(always)]
 pub fn enter_inside(thread: *mut Thread) -> u64 {
     // SAFETY: `thread` is null or the calling thread's own state.
@@ -484,7 +468,7 @@ pub fn enter_inside(thread: *mut Thread) -> u64 {
     if thread.draws.is_on() || thread.busy.is_set() { NOT_TIMED } else { thread.enter_inside() }
 }
 
-/// Called if no bracket follows [`enter_inside`], which returned `entered`.
+/// Called if no bracket follows [`enter_inside`].
 #[inline(always)]
 pub fn lose_inside(thread: &mut Thread, entered: u64) {
     if entered != NOT_TIMED {
@@ -493,8 +477,8 @@ pub fn lose_inside(thread: &mut Thread, entered: u64) {
 }
 
 /// Begins a bracket that ends in the same function. `frame` is an address in that function's stack
-/// frame. `entered` is the result of [`enter_inside`], or [`NOT_TIMED`] if the bracket is not
-/// timed. Returns `None` if the call cannot be recorded or is only counted.
+/// frame. `entered` is the result of [`enter_inside`], or [`NOT_TIMED`]. Returns `None` if the call
+/// cannot be recorded or is only counted.
 #[inline(always)]
 pub fn begin_inside(
     thread: *mut Thread,
@@ -523,8 +507,8 @@ pub fn begin_inside(
 }
 
 /// Begins the bracket of a region. If the region is only counted, the result contains no bracket,
-/// and `what.how` is set so that the region's tasks are only counted as well. Returns `None` if the
-/// region's tasks must not be recorded or counted either.
+/// and `what.how` is set so that its tasks are only counted as well. Returns `None` if the tasks
+/// must not be recorded or counted either.
 pub fn begin_region(
     thread: *mut Thread,
     what: &mut What,
@@ -540,14 +524,13 @@ pub fn begin_region(
     Some(bracket)
 }
 
-/// Begins a task that is only counted and that works for `entry`'s op. Regions inside of the task
-/// belong to the op.
+/// Begins a task that is only counted. Regions inside of the task belong to `entry`'s op.
 pub fn begin_counted_task(thread: &mut Thread, entry: &'static Entry, frame: usize) {
     thread.begin_counted_task(frame, std::ptr::from_ref(entry).cast());
 }
 
-/// Ends the bracket. `failed` says whether the call returned an error. Returns whether counters
-/// were read for the call.
+/// `failed` says whether the call returned an error. Returns whether counters were read for the
+/// call.
 pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
     // SAFETY: `bracket.thread` is the state of the thread that began the bracket, which is the
     // calling thread. The state's memory stays mapped as long as the thread lives.
@@ -583,8 +566,8 @@ pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
     is_read
 }
 
-/// Returns the export of the innermost op inside of call `at` that has not ended: the op that
-/// failed.
+/// Returns the export of the op that failed: the innermost op inside of call `at` that has not
+/// ended.
 fn failed_op(thread: &Thread, at: usize) -> Option<u32> {
     let recorded = thread.wrapped_inside(at);
     let counted = thread.counted_op(Some(recorded.unwrap_or(at)), 0);
@@ -609,8 +592,7 @@ pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)
     entry.filter(|entry| entry.is_op()).map(|entry| (entry, how))
 }
 
-/// Adds `bytes` to the workspace that the calling thread's innermost call has allocated, if this
-/// call is recorded.
+/// Adds `bytes` to the workspace of the calling thread's innermost call, if this call is recorded.
 pub fn add_workspace(bytes: u64) {
     let Some(thread) = recording().filter(|_| epoch::wanted()) else { return };
     // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs meanwhile.
@@ -625,7 +607,6 @@ pub fn add_workspace(bytes: u64) {
     }
 }
 
-/// Makes the slot of a call from its entry and its numbers.
 #[inline(always)]
 pub(super) fn slot(entry: &'static Entry, numbers: [u64; 3]) -> Slot {
     Slot { owner: owner(), subject: std::ptr::from_ref(entry).cast(), numbers }

@@ -1,5 +1,4 @@
-//! The machine whose ops calibration calls. It belongs to no model of the program, and no profile
-//! contains it.
+//! The machine whose ops calibration calls. No profile contains it.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -11,8 +10,8 @@ use crate::adapters::op_calls::vm::Vm;
 use crate::process::hosts::Described;
 use crate::recorder::thread::Thread;
 
-/// A machine for the calibration of one adapter. The machine is made at its first use, and kept. If
-/// two threads need it at the same moment, each may make one.
+/// A machine for the calibration of one adapter, made at its first use. If two threads need it at
+/// the same moment, each may make one.
 #[derive(Debug)]
 pub struct Nowhere {
     host: &'static Described,
@@ -20,8 +19,7 @@ pub struct Nowhere {
 }
 
 impl Nowhere {
-    /// Makes a `Nowhere` without a machine yet. The ops of the machine will be treated like those
-    /// of `host`.
+    /// The ops of the machine will be treated like those of `host`.
     pub const fn new(host: &'static Described) -> Self {
         Self { host, machine: AtomicPtr::new(std::ptr::null_mut()) }
     }
@@ -37,7 +35,7 @@ impl Nowhere {
     }
 
     /// Returns the machine and its op with this name, which is not written to the profile. Returns
-    /// `None` if the table of ops is full.
+    /// `None` if no entry can be made.
     pub fn op(&self, thread: &Thread, name: &CStr) -> Option<(&'static Vm, &'static Entry)> {
         let machine = self.machine();
         let entry = op::by_name(machine, Role::Op, name.to_bytes())?;

@@ -8,8 +8,7 @@
 //! To find the entry of a known op takes two passes over its name and its arguments: one for the
 //! hash and one for the comparison. It needs no allocation and no lock. The first call of each kind
 //! creates the entry, under the process's lock. The entry's metadata (a *frame*) is written at the
-//! first call in each part of a profile. So a forked child and a later session also write the names
-//! of the ops that they record.
+//! first call in each part of a profile.
 
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -29,23 +28,22 @@ use crate::process::{losses, names};
 use crate::recorder::thread::Thread;
 use crate::state::run::Run;
 
-/// Maximum number of words in a signature (the words that identify a call). That is enough for some
-/// sixty tensors.
+/// Maximum number of words in a signature (the words that identify a call), enough for some sixty
+/// tensors.
 const WORDS: usize = 256;
-/// Length in bytes of the longest name that a signature contains.
+/// In bytes, in a signature.
 pub const LONGEST_NAME: usize = 1000;
 /// Number of entries from which on further ops are distinguished by name alone.
 const MOST_WITH_SHAPES: usize = 1 << 16;
-/// Number of slots in the hash table: twice [`MOST_WITH_SHAPES`].
+/// Number of slots in the hash table.
 const SLOTS: usize = 1 << 17;
-/// Maximum number of entries. A quarter of the slots always stays free.
+/// Maximum number of entries. A quarter of the slots stays free.
 const MOST: usize = SLOTS / 4 * 3;
-/// A number of dimensions that no tensor reaches.
 pub const MOST_DIMENSIONS: i32 = 32;
 /// Stored instead of the number of dimensions if the shape cannot be read.
 pub const NO_SHAPE: u64 = 0xFF;
 
-/// An entry represents all calls of one op with the same tensor types, shapes and devices.
+/// An entry represents the calls of one op with the same tensor types, shapes and devices.
 ///
 /// The fields that are needed in every call come first and share a cache line.
 #[derive(Debug)]
@@ -62,12 +60,12 @@ pub struct Entry {
     /// Twice the serial number of the part that contains the entry's frame, plus 1 if the op's
     /// calls are recorded.
     told: AtomicU32,
-    /// Device of the call's last tensor, or the first CPU if there is none.
+    /// Device of the call's last tensor, or the first CPU.
     pub device: Device,
     role: Role,
     /// Whether this is the host's op that allocates storage, so that its arguments say how much.
     pub allocates: bool,
-    /// Whether the op is a bookkeeping op of its host (one that only manages the host's data).
+    /// Whether the op only manages the host's data.
     pub bookkeeping: bool,
     asynchronous: bool,
     /// Serial number of the part that contains the frames of the op's regions and tasks.
@@ -75,7 +73,6 @@ pub struct Entry {
     name: String,
     arguments: String,
     device_name: String,
-    /// The entry created before this one.
     before: *const Entry,
 }
 
@@ -85,7 +82,6 @@ unsafe impl Sync for Entry {}
 
 const _: () = assert!(std::mem::offset_of!(Entry, name) == 64);
 
-/// The most recently created entry.
 static LAST: AtomicPtr<Entry> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Hash table of entries with open addressing. Entries are never removed. The table is mapped when
@@ -93,22 +89,19 @@ static LAST: AtomicPtr<Entry> = AtomicPtr::new(std::ptr::null_mut());
 static TABLE: AtomicPtr<[AtomicPtr<Entry>; SLOTS]> = AtomicPtr::new(std::ptr::null_mut());
 static ENTRIES: AtomicUsize = AtomicUsize::new(0);
 
-/// Number of elements of [`RECENTLY`].
 const RECENT: usize = 512;
-/// A cache of the entries that [`by_c_name`] has found. The index is computed from the address of
-/// the name that the host passed.
+/// A cache of the entries that [`by_c_name`] has found, by the address of the name that the host
+/// passed.
 static RECENTLY: [AtomicPtr<Entry>; RECENT] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; RECENT];
 
 /// Receives the words that identify a call, one after the other. The words are not stored, because
-/// those of sixty tensors would take 2 KiB of the stack. Instead, they are produced twice: once to
-/// compute their hash, and once to compare them with the words of an entry.
+/// those of sixty tensors would take 2 KiB of the stack. Instead, they are produced twice: once for
+/// the hash, and once for the comparison with an entry.
 pub trait Words {
-    /// Takes the next word.
     fn push(&mut self, word: u64);
 }
 
-/// Computes the hash of the words.
 struct Hash {
     hash: u64,
     length: usize,
@@ -123,7 +116,6 @@ impl Words for Hash {
     }
 }
 
-/// Compares the words with those of an entry.
 struct Compare<'a> {
     rest: std::slice::Iter<'a, u64>,
     same: bool,
@@ -136,7 +128,6 @@ impl Words for Compare<'_> {
     }
 }
 
-/// Collects the words, for a new entry.
 impl Words for Vec<u64> {
     fn push(&mut self, word: u64) {
         self.push(word);
@@ -163,7 +154,6 @@ pub trait Tensors {
     fn push(&self, to: &mut impl Words);
 }
 
-/// An empty list of tensors.
 struct Nothing;
 
 impl Tensors for Nothing {
@@ -171,7 +161,6 @@ impl Tensors for Nothing {
     fn push(&self, _: &mut impl Words) {}
 }
 
-/// A call whose entry is being looked up.
 struct Wanted<'a, T> {
     vm: &'static Vm,
     role: Role,
@@ -203,7 +192,7 @@ impl<T: Tensors> Wanted<'_, T> {
         })
     }
 
-    /// Makes the entry, on a separate stack of the agent.
+    /// Makes the entry, on a separate stack.
     #[cold]
     #[inline(never)]
     fn make(&self, hash: u64) -> Option<&'static Entry> {
@@ -216,8 +205,8 @@ impl<T: Tensors> Wanted<'_, T> {
     }
 }
 
-/// Returns the entry for a call with these tensors. Makes it if there is none; returns `None` if
-/// that is impossible, for example because the table is full.
+/// Returns the entry for a call with these tensors, or makes it. Returns `None` if that is
+/// impossible, for example because the table is full.
 #[inline(always)]
 pub fn of_call(
     vm: &'static Vm,
@@ -250,8 +239,7 @@ pub fn by_name(vm: &'static Vm, role: Role, name: &[u8]) -> Option<&'static Entr
 }
 
 /// Does what [`by_name`] does, but faster if the host passes the same address each time it calls an
-/// op. The address is only a hint, because the host may use it for another name later, so the names
-/// are always compared.
+/// op. The host may use the address for another name later, so the names are compared.
 ///
 /// # Safety
 /// `name` must be a C string.
@@ -395,8 +383,8 @@ fn describe(mut words: &[u64]) -> (String, Option<Device>) {
     (arguments, device)
 }
 
-/// Writes the frames of all known ops of this machine to the thread's part of the profile, so that
-/// no later call has to do this first.
+/// Writes the frames of the machine's known ops to the thread's part of the profile, so that no
+/// later call has to do this.
 pub fn announce(vm: &'static Vm, thread: &Thread) {
     let _errno = ErrnoGuard::new();
     point!(OpTell);
@@ -439,8 +427,7 @@ pub fn announce(vm: &'static Vm, thread: &Thread) {
 
 impl Entry {
     /// Returns whether the op's calls are recorded: the user's filter may exclude them. Writes the
-    /// entry's frame to the thread's part of the profile first, unless that part already contains
-    /// it.
+    /// entry's frame to the thread's part of the profile first, if it is not there yet.
     #[inline(always)]
     pub fn is_recorded(&self, thread: &Thread) -> bool {
         let serial = thread.serial;
@@ -451,8 +438,8 @@ impl Entry {
         self.tell(thread)
     }
 
-    /// Returns a word that says in which part the op's frame was last written, and whether the op's
-    /// calls are recorded in that part.
+    /// Returns in which part the op's frame was last written, and whether the op's calls are
+    /// recorded there.
     pub fn told(&self) -> u32 {
         self.told.load(Ordering::Acquire)
     }
@@ -486,8 +473,8 @@ impl Entry {
         recorded
     }
 
-    /// Writes the frames of the op's regions and tasks to the thread's part of the profile, unless
-    /// that part already contains them. Returns false if they cannot be written now.
+    /// Writes the frames of the op's regions and tasks to the thread's part of the profile, once.
+    /// Returns false if they cannot be written now.
     #[inline(always)]
     pub fn tell_regions(&self, thread: &Thread) -> bool {
         self.regions_told.load(Ordering::Acquire) == thread.process().serial()

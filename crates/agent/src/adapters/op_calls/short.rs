@@ -1,5 +1,5 @@
 //! A fast way to begin an op that the host ends in any case, if the adapter knows the op's entry
-//! and need not read it. [`bracket`] has the functions for all other ops.
+//! and need not read it. [`bracket`] has the other functions.
 
 use crate::adapters::op_calls::bracket;
 use crate::adapters::op_calls::op::Entry;
@@ -9,8 +9,7 @@ use crate::recorder::thread::Thread;
 
 /// Does what [`bracket::begin_held_op`] does for an entry with this `export`, if nothing but the
 /// bracket is needed (no collectors, no metadata). `told` is what [`Entry::told`] returned when the
-/// adapter stored the op; the entry itself is not read. If more is needed, this function does
-/// nothing and returns false.
+/// adapter stored the op. If more is needed, does nothing and returns false.
 ///
 /// # Safety
 /// The requirements of [`bracket::begin_op`] apply.

@@ -121,8 +121,8 @@ pub fn is_asynchronous(device: Device) -> bool {
     !CPU_AND_ITS_MEMORY.contains(&device.kind)
 }
 
-/// Returns the number of bytes of one element of a data type. The type is a text, because TVM's
-/// virtual machine passes it to its instrument in this form.
+/// Returns the number of bytes of one element of a data type, which TVM's virtual machine passes as
+/// a text.
 pub fn element_bytes(text: &[u8]) -> Option<u64> {
     let digits = |from: usize| {
         let rest = text.get(from..).unwrap_or_default();

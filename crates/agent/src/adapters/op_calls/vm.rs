@@ -1,6 +1,5 @@
-//! The machines of a process that call ops. A machine is a virtual machine of TVM to which the
-//! agent adds an instrument, a machine that a host announces, or a whole host of which a process
-//! has only one (PyTorch).
+//! The machines of a process that call ops: virtual machines of TVM with the agent's instrument,
+//! machines that a host announces, and whole hosts of which a process has only one (PyTorch).
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -13,10 +12,8 @@ use crate::process::names;
 use crate::process::part::Process;
 use crate::state::run::Run;
 
-/// The most recently registered machine.
 static VMS: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
 
-/// A machine that calls ops.
 #[derive(Debug)]
 pub struct Vm {
     pub number: u32,
@@ -26,11 +23,9 @@ pub struct Vm {
     pub host: &'static Described,
     /// Number of calls that the machine's instruments saw while something was recorded.
     pub calls: AtomicU64,
-    /// The thread that calls the machine, and the frame of that thread's outermost op.
     pub inside: Inside,
-    /// Whether the machine's calls are being watched.
     pub watching: Watching,
-    /// Serial number of the part of the profile that already contains the machine's metadata.
+    /// Serial number of the part of the profile that contains the machine's metadata.
     told: AtomicU32,
     next: *const Vm,
 }
@@ -39,11 +34,10 @@ pub struct Vm {
 /// op. If the instrument were removed in between, TVM would report an error.
 #[derive(Debug, Default)]
 pub struct Inside {
-    /// The thread that called the machine last; 0 if none has.
+    /// The thread that called the machine last, or 0.
     thread: AtomicUsize,
-    /// Stack address of the machine's outermost op in progress; 0 for none. If an op threw an
-    /// exception, its address stays here; it is lower than the frames of everything that its thread
-    /// does next.
+    /// Stack address of the machine's outermost op in progress, or 0. If an op threw an exception,
+    /// its address stays here; it is lower than the frames of everything that its thread does next.
     frame: AtomicUsize,
 }
 
@@ -70,8 +64,8 @@ impl Inside {
     }
 
     /// Returns whether the calling thread, which is at this stack address, may remove the
-    /// instrument. Returns true only if the machine was never called, or if this thread called it
-    /// last and is in none of its ops.
+    /// instrument: if the machine was never called, or if this thread called it last and is in none
+    /// of its ops.
     pub fn is_quiet(&self, frame: usize) -> bool {
         let (thread, open) =
             (self.thread.load(Ordering::Relaxed), self.frame.load(Ordering::Relaxed));
@@ -84,7 +78,7 @@ unsafe impl Sync for Vm {}
 
 impl Vm {
     /// Writes the machine's metadata to the part of `process`, at most once per part. The caller
-    /// must hold the process's lock.
+    /// must have the process's lock.
     pub fn tell(&self, process: &Process, run: &Run) {
         if self.told.swap(process.serial(), Ordering::Relaxed) == process.serial() {
             return;
@@ -118,7 +112,6 @@ impl Vm {
         vm
     }
 
-    /// Makes a machine that is in no list.
     fn new(number: u32, library: u32, name: String, host: &'static Described) -> Self {
         Self {
             number,
@@ -138,13 +131,11 @@ impl Vm {
         Box::leak(Box::new(Self::new(u32::MAX - 1, u32::MAX, String::new(), host)))
     }
 
-    /// Makes a machine with this name. The parallel regions that are launched outside of any
-    /// machine belong to it.
+    /// Makes a machine for the parallel regions that are launched outside of any machine.
     pub fn outside(name: &str, host: &'static Described) -> &'static Self {
         Box::leak(Box::new(Self::new(u32::MAX, names::take_library(), name.to_owned(), host)))
     }
 
-    /// Returns the machine with this number.
     pub fn find(number: i64) -> Option<&'static Self> {
         let mut at: *const Self = VMS.load(Ordering::Acquire);
         // SAFETY: each pointer in the list is null or a machine that `register` has leaked.

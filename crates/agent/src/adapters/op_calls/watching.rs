@@ -9,17 +9,15 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 use crate::recorder::budget::watch::{Calls, Pattern};
 use crate::recorder::thread::Thread;
 
-/// No run of this machine is in progress, or its run is recorded although it could not claim the
-/// machine.
+/// No run has claimed the machine.
 pub const IDLE: u32 = 0;
-/// A watched run is in progress.
 pub const WATCHED: u32 = 1;
-/// A run is in progress that is not watched: the agent's instrument was removed from the machine.
+/// The run in progress is not watched: the agent's instrument was removed from the machine.
 pub const UNWATCHED: u32 = 2;
 
 /// The state of one machine. Only one run at a time can claim the machine, because a machine must
-/// not run on two threads at once. If a program nevertheless does this, all later runs of the
-/// machine are watched.
+/// not run on two threads at once. If a program nevertheless does this, later runs of the machine
+/// are all watched.
 #[derive(Debug, Default)]
 pub struct Watching {
     state: AtomicU32,
@@ -27,23 +25,22 @@ pub struct Watching {
     /// profile.
     thread: AtomicUsize,
     serial: AtomicU32,
-    /// The number of runs that the run in progress represents, because one run in so many is
-    /// watched; 0 or 1 if each run is watched.
+    /// One run in so many is watched, so the run in progress represents this number; 0 or 1 if each
+    /// run is watched.
     one_in: AtomicU32,
     /// A hash of the calls that the run in progress has made.
     hash: AtomicU64,
     told: AtomicU32,
-    /// The list of these calls, while the recorder learns which calls a run makes; otherwise null.
+    /// The list of these calls, while the recorder learns which calls a run makes.
     calls: AtomicPtr<Vec<u32>>,
-    /// Whether all runs must be watched. This is the case if two threads used the machine at once,
-    /// or if the machine's ops launch parallel regions: in a run that is not watched, the regions'
-    /// tasks would belong to no op.
+    /// Whether all runs must be watched, because two threads used the machine at once, or because
+    /// ops launch parallel regions. In a run that is not watched, the regions' tasks would belong
+    /// to no op.
     is_always: AtomicBool,
     functions: AtomicPtr<Function>,
     pub switch: Switch,
 }
 
-/// Used to remove the agent's instrument from a machine and to add it again.
 #[derive(Debug, Default)]
 pub struct Switch {
     lock: AtomicBool,
@@ -51,7 +48,6 @@ pub struct Switch {
     instrument: AtomicPtr<c_void>,
 }
 
-/// The runs of one function of a machine.
 #[derive(Debug)]
 pub struct Function {
     /// The export id of the function's runs.
@@ -65,13 +61,12 @@ pub struct Function {
 // has claimed the machine uses `pattern`.
 unsafe impl Sync for Function {}
 
-/// The result of a thread's attempt to claim a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The calling thread has claimed the machine, until it calls [`Watching::release`].
     Mine,
-    /// The calling thread has already claimed the machine for an outer run. The value is the
-    /// machine's state.
+    /// The calling thread has claimed the machine for an outer run. The value is the machine's
+    /// state.
     Within(u32),
     /// The machine cannot be claimed. The value is true if a run that is not watched is in progress
     /// on another thread.
@@ -84,9 +79,8 @@ impl Watching {
         unsafe { libc::pthread_self() as usize }
     }
 
-    /// Claims the machine for a run on this thread. If a thread that does not exist in this process
-    /// claimed it (this is a forked child), calls `mend` first, which must add the instrument
-    /// again.
+    /// Claims the machine for a run on this thread. In a forked child, calls `mend` first if a
+    /// thread of the parent had claimed the machine; `mend` must add the instrument again.
     pub fn claim(&self, thread: &Thread, mend: impl FnOnce()) -> Claim {
         let here = Self::here();
         let state = self.state.load(Ordering::Acquire);
@@ -123,7 +117,7 @@ impl Watching {
         self.state.store(IDLE, Ordering::Release);
     }
 
-    /// Stores that the claimed run represents `runs` runs. The others are not watched.
+    /// Stores that the claimed run represents `runs` runs.
     pub fn set_one_in(&self, runs: u32) {
         self.one_in.store(runs, Ordering::Relaxed);
     }
@@ -134,12 +128,11 @@ impl Watching {
         self.calls.store(calls, Ordering::Relaxed);
     }
 
-    /// Stores that the claimed run is not watched.
     pub fn set_unwatched(&self) {
         self.state.store(UNWATCHED, Ordering::Relaxed);
     }
 
-    /// Returns the number of runs that the run in progress represents; 1 if each run is watched.
+    /// Returns the number of runs that the run in progress represents.
     #[inline(always)]
     pub fn one_in(&self) -> u32 {
         self.one_in.load(Ordering::Relaxed).max(1)
@@ -171,13 +164,12 @@ impl Watching {
         true
     }
 
-    /// Returns a summary of the calls that the claimed run has made.
     pub fn seen(&self) -> Calls {
         Calls { hash: self.hash.load(Ordering::Relaxed), told: self.told.load(Ordering::Relaxed) }
     }
 
-    /// Returns the function whose runs have this export id. It is made at its first use. The caller
-    /// must hold the process's lock.
+    /// Returns the function whose runs have this export id. The caller must have the process's
+    /// lock.
     pub fn function(&self, export: u32) -> &'static Function {
         let first = self.functions.load(Ordering::Acquire);
         let mut at: *const Function = first;
@@ -200,8 +192,6 @@ impl Function {
         self.export
     }
 
-    /// Returns the knowledge about the function's runs.
-    ///
     /// # Safety
     /// The calling thread must have claimed the machine, and there must be no other reference to
     /// the pattern.
@@ -214,14 +204,12 @@ impl Function {
 }
 
 impl Switch {
-    /// Returns whether the instrument may be removed.
     pub fn is_there(&self) -> bool {
         !self.instrument.load(Ordering::Relaxed).is_null()
     }
 
-    /// Calls `body` with the agent's instrument. No other thread replaces the instrument until
-    /// `body` returns. If the instrument must not be removed, returns `None` without calling
-    /// `body`.
+    /// Calls `body` with the agent's instrument. No other thread replaces it until `body` returns.
+    /// Returns `None` if the instrument must not be removed.
     pub fn with<T>(&self, body: impl FnOnce(*mut c_void) -> T) -> Option<T> {
         self.take();
         let instrument = self.instrument.load(Ordering::Relaxed);
@@ -230,7 +218,6 @@ impl Switch {
         result
     }
 
-    /// Replaces the instrument, and returns the old one.
     pub fn replace(&self, instrument: *mut c_void) -> *mut c_void {
         self.take();
         let old = self.instrument.swap(instrument, Ordering::Relaxed);

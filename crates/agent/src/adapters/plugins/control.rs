@@ -5,8 +5,7 @@
 //!
 //! The control threads also check whether the program still has a thread of its own. If it has
 //! none, they end the recording and then themselves, so that the process ends. If plugins have
-//! started threads but no plugin can be controlled, there is one control thread for this check
-//! only.
+//! started threads but cannot be controlled, there is one control thread for this check.
 
 use std::ffi::c_long;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -26,11 +25,10 @@ use crate::state::run::Run;
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 /// Distinguishes the control threads of successive recordings.
 static SERIAL: AtomicU32 = AtomicU32::new(0);
-/// The interval at which the control threads check whether the program still has a thread of its
-/// own.
+/// The interval at which the control threads look at the program's threads.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Starts the control threads. A plugin whose control thread cannot be started cannot be paused.
+/// A plugin whose control thread cannot be started cannot be paused.
 pub fn start(
     run: &'static Run,
     options: &PluginOptions,

@@ -1,8 +1,8 @@
 //! One profiler plugin in one recording, and the threads on which it is called. A plugin may hang,
 //! end the thread on which it is called, or change its state. So the agent usually does not call a
 //! plugin on a thread of the program. The calls at the beginning and the end of a recording run on
-//! a separate thread, which exists only during the call. Calls in between run on the plugin's
-//! control thread ([`super::control`]).
+//! a separate thread, which exists during the call. Calls in between run on the plugin's control
+//! thread ([`super::control`]).
 //!
 //! ```text
 //!  begin_call ─► thread "cp plugin": the plugin's function ─► returns ─► destructors ─► the thread ends
@@ -10,8 +10,8 @@
 //!  wait ◄── done, or no step for as long as a call may take: the plugin is given up
 //! ```
 //!
-//! A plugin that was given up is never called again. Its thread and its memory stay, because they
-//! cannot be taken away from it. The end of its file is missing, and its last entry names the call
+//! A plugin that was given up is not called again. Its thread and its memory stay, because they
+//! cannot be taken away from it. The end of its file is missing, and the last entry names the call
 //! that did not return.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,12 +28,12 @@ use super::threads;
 use crate::os::sys;
 use crate::process::panics::guarded;
 
-/// The size in bytes of the stack of a thread that calls a plugin. By default, the stack of a
-/// program's main thread has the same size.
+/// The size in bytes of the stack of a thread that calls a plugin: the default for a program's main
+/// thread.
 pub const STACK: usize = 8 << 20;
 
-/// A plugin that takes part in a recording. A `Guest` is never freed, because a thread that hangs
-/// may continue at any time.
+/// A plugin in a recording. It is never freed, because a thread that hangs may continue at any
+/// time.
 pub struct Guest {
     one: Mutex<One>,
     /// One more than the plugin's number; 0 before the plugin was loaded.
@@ -46,12 +46,10 @@ pub struct Guest {
 type Body = Box<dyn FnOnce(&mut One) + Send>;
 
 impl Guest {
-    /// Makes the guest for a plugin that has not been called yet.
     pub fn new(one: One, progress: Arc<Progress>, patience: Duration) -> Self {
         Self { one: Mutex::new(one), number: AtomicU32::new(0), progress, patience }
     }
 
-    /// Returns the longest time that one step of a call may take.
     pub fn patience(&self) -> Duration {
         self.patience
     }
@@ -111,8 +109,8 @@ impl Guest {
         }
         self.progress.begins();
         let (done, ended) = channel();
-        // The new thread takes `body` out of this; if no thread can be started, the calling thread
-        // does.
+        // The new thread takes `body` out of this, or the calling thread if no thread can be
+        // started.
         let body: Arc<Mutex<Option<Body>>> = Arc::new(Mutex::new(Some(Box::new(body))));
         let take = |body: &Mutex<Option<Body>>| body.lock().ok().and_then(|mut body| body.take());
         let its = Arc::clone(&body);
@@ -139,7 +137,6 @@ impl Guest {
     }
 }
 
-/// A call of a plugin that may still be running.
 #[must_use]
 pub struct Call {
     guest: &'static Guest,
@@ -148,7 +145,7 @@ pub struct Call {
 
 impl Call {
     /// Waits until the call has returned and its thread is gone. Returns false if the plugin was
-    /// given up because it took too long, in this call or an earlier one.
+    /// given up, in this call or an earlier one.
     pub fn wait(self) -> bool {
         let progress = &self.guest.progress;
         if let Some((thread, ended)) = self.thread {

@@ -17,9 +17,8 @@
 //! | [`threads`] | finds out which threads belong to the program |
 //! | [`progress`] | measures how long a plugin has been in a call |
 //!
-//! If the run asks for no plugins, none of this runs: the adapter only looks at the name of the run
-//! file. None of this runs in a forked child either, because the plugins' threads do not exist
-//! there.
+//! If the run asks for no plugins, the adapter only looks at the name of the run file. In a forked
+//! child, none of this runs, because the plugins' threads do not exist there.
 
 mod control;
 mod guest;
@@ -42,7 +41,6 @@ use crate::recorder::rehearsal;
 use crate::state::run::{self, Run};
 use crate::state::{epoch, run_file};
 
-/// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {
     constructed,
     main_begins,
@@ -62,24 +60,22 @@ pub static ADAPTER: Adapter = Adapter {
 /// shares this memory (`vfork`) or has a copy of it has another id.
 static RECORDS: AtomicU32 = AtomicU32::new(0);
 
-/// Returns whether plugins record in this process; false in a child of the process that started
-/// them. This costs one load if no plugins record.
+/// Returns whether plugins record in this process. This costs one load if no plugins record.
 pub fn record_here() -> bool {
     let process = RECORDS.load(Ordering::Acquire);
     process != 0 && process == sys::process_id()
 }
 
-/// Called by this library's constructor. The plugins are usually loaded later, because other
-/// libraries may not be initialised yet, and because `pthread_exit` needs what glibc sets up for
-/// `main`. But if this library is loaded after `main` has begun, the plugins are loaded here. They
-/// are then called on this thread, because it has the dynamic linker's lock.
+/// The plugins are usually loaded later, because other libraries may not be initialised yet, and
+/// because `pthread_exit` needs what glibc sets up for `main`. But if this library is loaded after
+/// `main` has begun, the plugins are loaded here. They are then called on this thread, because it
+/// has the dynamic linker's lock.
 fn constructed() {
     if run_file::asks_for_plugins() && !program::will_begin() {
         begin_environment(true);
     }
 }
 
-/// Called shortly before the program's `main`.
 fn main_begins() {
     if run_file::asks_for_plugins() {
         begin_environment(false);
@@ -92,8 +88,8 @@ fn begin_environment(is_here: bool) {
     }
 }
 
-/// Loads and starts the plugins that this run asks for, if it asks for them in this program. If
-/// `is_here` is set, calls them on the calling thread.
+/// Loads and starts the plugins that this run asks for in this program. If `is_here` is set, calls
+/// them on the calling thread.
 fn begin(run: &'static Run, is_here: bool) {
     let Some(options) = &run.plugins else { return };
     let are_for_it =
@@ -115,7 +111,7 @@ fn begin(run: &'static Run, is_here: bool) {
 /// true if the process ends after this.
 fn stop(program_ends: bool) -> bool {
     let own = sys::process_id();
-    // If several threads end the program or the session, only one of them does this.
+    // If several threads end the program or the session, one of them does this.
     if !record_here()
         || RECORDS.compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed).is_err()
     {
@@ -138,9 +134,9 @@ pub fn before_exec() -> bool {
     stop(false)
 }
 
-/// Called before `unshare` and `setns`, which may fail in a process with several threads. If the
-/// program has only one thread, and all others belong to the agent or to plugins, ends the plugins'
-/// recording and with it these threads. Returns whether it did that.
+/// Called before `unshare` and `setns`, which may fail in a process with several threads. If all
+/// other threads belong to the agent or to plugins, ends the plugins' recording and with it these
+/// threads. Returns whether it did that.
 pub fn before_namespaces() -> bool {
     threads::others_are_guests() && stop(false) && {
         threads::wait_until_only_one();
@@ -148,18 +144,17 @@ pub fn before_namespaces() -> bool {
     }
 }
 
-/// Lets the plugins record again, into new files. Called when `exec` has failed, and after
-/// `unshare` or `setns`.
+/// Lets the plugins record again, into new files.
 pub fn record_again() {
     if let Some(run) = run::current() {
         begin(run, false);
     }
 }
 
-/// Loads a plugin for another adapter, as [`plugins::load`] does, but on a separate thread, which
-/// ends when the plugin is loaded. Returns `None` if it takes longer than `patience` until that
-/// thread has ended, including the destructors of the plugin's thread-local objects. If no thread
-/// can be started, loads the plugin on the calling thread, without a time limit.
+/// Loads a plugin for another adapter, on a separate thread, which ends when the plugin is loaded.
+/// Returns `None` if it takes longer than `patience` until that thread has ended, including the
+/// destructors of the plugin's thread-local objects. If no thread can be started, loads the plugin
+/// on the calling thread, without a time limit.
 pub fn load_apart(file: PathBuf, patience: Duration) -> Option<Vec<&'static Loaded>> {
     let (done, ended) = channel();
     let (deadline, loader) = (Instant::now() + patience, Loader::default());
@@ -176,7 +171,7 @@ pub fn load_apart(file: PathBuf, patience: Duration) -> Option<Vec<&'static Load
     let Ok(thread) = thread else { return Some(plugins::load(&[file])) };
     match ended.recv_timeout(patience) {
         Ok(loaded) => threads::join_until(thread, deadline).then_some(loaded),
-        // The thread that loads the plugin ended without an answer, for example by `pthread_exit`.
+        // That thread ended without an answer, for example by `pthread_exit`.
         Err(RecvTimeoutError::Disconnected) => Some(Vec::new()),
         Err(RecvTimeoutError::Timeout) => {
             loader.pass_over();
@@ -185,7 +180,6 @@ pub fn load_apart(file: PathBuf, patience: Duration) -> Option<Vec<&'static Load
     }
 }
 
-/// Returns the name of this program's file, without its directory.
 fn program_name() -> String {
     let path = sys::read_link(c"/proc/self/exe").unwrap_or_default();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
@@ -193,18 +187,18 @@ fn program_name() -> String {
 }
 
 /// Returns whether this is a zygote: a process of Chromium, or of a program that is built on
-/// Chromium (Electron, Qt WebEngine), which does nothing but fork other processes. A zygote ends
-/// itself if it finds a second thread in /proc/self/task, and the children that it forks could not
-/// use the plugins anyway.
+/// Chromium (Electron, Qt WebEngine), that only forks other processes. A zygote ends itself if it
+/// finds a second thread in /proc/self/task, and its forked children could not use the plugins
+/// anyway.
 fn is_zygote() -> bool {
     let words = sys::read_file(c"/proc/self/cmdline").unwrap_or_default();
     words.split(|byte| *byte == 0).any(|word| word == b"--type=zygote")
 }
 
 /// Registers a handler that ends the plugins before the static objects of the C++ libraries that
-/// are loaded now are destroyed: the C library runs such handlers and destructors in the reverse
-/// order of their registration. Without this handler, this library's destructor would end a
-/// recording that the program does not end, after the plugins' own objects are destroyed.
+/// are loaded now are destroyed: the C library runs handlers and destructors in the reverse order
+/// of their registration. Without this handler, this library's destructor would end the recording
+/// after the plugins' own objects are destroyed.
 fn end_before_destructors() {
     unsafe extern "C" {
         fn __cxa_atexit(

@@ -1,6 +1,6 @@
-//! The calls of one profiler plugin, from its loading to its end. Before each call but one
-//! ([`One::take_events`]), its name is written to the plugin's file of events. So a file without an
-//! end shows in which call the program ended or the plugin was given up.
+//! The calls of one profiler plugin, from its loading to its end. Before most calls, the call's
+//! name is written to the plugin's file of events. So a file without an end shows in which call the
+//! program ended or the plugin was given up.
 
 use std::ffi::{CString, c_void};
 use std::io;
@@ -16,7 +16,7 @@ use crate::process::events::{self, EventsFile};
 use crate::process::part::Process;
 use crate::process::plugins::{self, Loaded, Loader};
 
-/// A file of events. Each write to it counts as a step of the plugin ([`Progress`]).
+/// A file of events. A write to it counts as a step of the plugin ([`Progress`]).
 struct Stepping {
     file: EventsFile,
     progress: Arc<Progress>,
@@ -35,15 +35,15 @@ impl io::Write for Stepping {
 }
 
 pub struct One {
-    /// The plugin; `None` before it was loaded.
+    /// `None` before the plugin was loaded.
     loaded: Option<&'static Loaded>,
     sessions: Vec<Session<'static>>,
-    /// The writer of the plugin's file; `None` after the end of the file was written.
+    /// `None` after the end of the plugin's file was written.
     writer: Option<Writer<Stepping>>,
     progress: Arc<Progress>,
     /// The plugin's problems before this recording, with their numbers.
     before: Vec<(Problem, u64)>,
-    /// Number of kinds of events declared by the plugin that were already written to the file.
+    /// Number of the plugin's own kinds of events that were already written to the file.
     kinds: usize,
     paused: bool,
 }
@@ -96,7 +96,7 @@ impl One {
         }
     }
 
-    /// Ends the file. The write that fails counts a loss.
+    /// Ends the file. A failed write counts a loss itself.
     fn finish(&mut self) {
         self.progress.step();
         if let Some(writer) = self.writer.take() {
@@ -121,7 +121,6 @@ impl One {
         self.loaded.map(|loaded| loaded.number)
     }
 
-    /// Has `take` called whenever the plugin wants to hand over events.
     pub fn take_events_with(&self, take: TakeEvents) {
         if let Some(loaded) = self.loaded {
             loaded.host.take_events_with(take);
@@ -165,14 +164,13 @@ impl One {
         })
     }
 
-    /// Returns whether the plugin can hand over events while it records.
     pub fn can_flush(&self) -> bool {
         self.sessions
             .iter()
             .any(|session| session.profiler().extension.is_some_and(|known| known.flush.is_some()))
     }
 
-    /// Pauses the plugin (`true`) or lets it continue, unless it is already in that state.
+    /// Pauses the plugin (`true`) or lets it continue.
     pub fn toggle(&mut self, paused: bool) {
         if std::mem::replace(&mut self.paused, paused) == paused {
             return;
@@ -196,9 +194,9 @@ impl One {
         self.doing("while it recorded");
     }
 
-    /// Has one session hand over its complete events, and writes them, because the plugin asks for
-    /// this. Returns whether they were written. This call's name is not written to the file: the
-    /// call runs on a thread of the plugin, and only that thread can hang.
+    /// Has one session hand over its complete events, because the plugin asks for this. Returns
+    /// whether they were written. This call's name is not written to the file: the call runs on a
+    /// thread of the plugin, and only that thread can hang.
     pub fn take_events(&mut self, session: *mut c_void) -> bool {
         self.kinds();
         let Some(writer) = &mut self.writer else { return false };
@@ -243,7 +241,7 @@ impl One {
         self.kinds = types.len();
     }
 
-    /// Writes the plugin's problems that occurred while it was loaded and during this recording.
+    /// Writes the problems that occurred while the plugin was loaded and during this recording.
     fn problems(&mut self) {
         let Some(loaded) = self.loaded else { return };
         let since = loaded.plugin.problems.since(&self.before);

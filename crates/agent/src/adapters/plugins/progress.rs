@@ -9,15 +9,13 @@ pub struct Progress {
     /// Time of the last step of the call in progress, in ms of the monotonic clock; 0 while the
     /// plugin is not being called.
     since_ms: AtomicU64,
-    /// Time of the latest step of any call. It is kept after the call has returned.
+    /// Time of the latest step, also after the call has returned.
     last_ms: AtomicU64,
-    /// Whether the plugin has taken too long, and must not be called again.
     given_up: AtomicBool,
 }
 
 impl Progress {
-    /// Called at each step of a call: when a function of the plugin begins, and when events are
-    /// written.
+    /// Called when a function of the plugin begins, and when events are written.
     pub fn step(&self) {
         let now = now_ms();
         self.last_ms.store(now, Ordering::Relaxed);
@@ -35,7 +33,6 @@ impl Progress {
         self.since_ms.store(0, Ordering::Relaxed);
     }
 
-    /// Marks the plugin as one that has taken too long.
     pub fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
     }
@@ -45,8 +42,7 @@ impl Progress {
         self.given_up.load(Ordering::Relaxed)
     }
 
-    /// Returns how much of `patience`, the time that one step may take, is left for the step in
-    /// progress.
+    /// Returns how much of `patience`, the time that one step may take, is left.
     pub fn left(&self, patience: Duration) -> Duration {
         match self.since_ms.load(Ordering::Relaxed) {
             0 => patience,

@@ -22,8 +22,8 @@ use crate::process::plugins::{self, Loader};
 use crate::recorder::collectors;
 use crate::state::run::Run;
 
-/// The plugins that record. The lock is held only briefly, and never during a call of a plugin. A
-/// forked child must not use it, because another thread may have held the lock at the fork.
+/// The plugins that record. The lock is not held during a call of a plugin. A forked child must not
+/// use it, because another thread may have held it at the fork.
 static GUESTS: Mutex<Vec<&'static Guest>> = Mutex::new(Vec::new());
 
 /// Loads the plugins, and creates and starts their sessions. Returns false if this process cannot
@@ -84,8 +84,7 @@ pub fn begin(
     true
 }
 
-/// Calls a plugin and waits until it returns. Calls it on the calling thread if `is_here` is set,
-/// otherwise on a separate thread. Returns false if the plugin was given up.
+/// Calls a plugin and waits until it returns. Returns false if the plugin was given up.
 fn call(
     guest: &'static Guest,
     is_here: bool,
@@ -98,9 +97,8 @@ fn call(
     guest.begin_call(body).wait()
 }
 
-/// Called on a thread of a plugin, which wants to hand over events: writes these events. Never
-/// waits for a lock, because the thread that holds the lock may be in a call of the plugin that
-/// waits for this thread.
+/// Called on a thread of a plugin, which wants to hand over events. Does not wait for a lock,
+/// because the thread that has the lock may be in a call of the plugin that waits for this thread.
 fn take_events(number: u32, session: *mut c_void) -> bool {
     if !plugins::are_usable() {
         return false;
@@ -118,9 +116,9 @@ fn take_events(number: u32, session: *mut c_void) -> bool {
 
 /// Stops all plugins, takes their events, and ends their files. All plugins are stopped before the
 /// events of the first one are taken: taking them can take long, and the other plugins would still
-/// be recording. A plugin that takes too long for a step is given up. `program_ends` is true if the
-/// process ends after this. Faults (such as SIGSEGV) in plugins are then caught, because the other
-/// plugins and the program still have something to write.
+/// be recording. `program_ends` is true if the process ends after this. Faults (such as SIGSEGV) in
+/// plugins are then caught, because the other plugins and the program still have something to
+/// write.
 pub fn end(program_ends: bool) {
     let guests = std::mem::take(&mut *GUESTS.lock().unwrap_or_else(PoisonError::into_inner));
     control::wake();
@@ -143,9 +141,8 @@ pub fn end(program_ends: bool) {
     }
 }
 
-/// Ends the process after `time` if it has not ended by itself. A plugin that has crashed may hold
-/// a lock that the program's end needs, such as the lock of `malloc`. The process is then ended by
-/// the signal of the crash.
+/// Ends the process after `time` by the signal of the crash, if it has not ended by itself. A
+/// plugin that has crashed may hold a lock that the program's end needs, such as that of `malloc`.
 fn end_by_signal_after(time: Duration, signal: i32) {
     let _calm = sys::SignalsBlocked::for_new_threads();
     let work = move || {
@@ -155,10 +152,10 @@ fn end_by_signal_after(time: Duration, signal: i32) {
     let _ = std::thread::Builder::new().name("cp plugin".into()).spawn(work);
 }
 
-/// Tools that check a whole process, each with one of its symbols, by which it is recognised. They
-/// would also check the plugins, and would report false errors. ThreadSanitizer and MemorySanitizer
-/// see only a part of what code does that was not compiled for them. In a forked child,
-/// LeakSanitizer and valgrind report memory that only a thread of the parent has used.
+/// Tools that check a whole process, each recognised by one of its symbols. They would report false
+/// errors in plugins. ThreadSanitizer and MemorySanitizer see only a part of what code does that
+/// was not compiled for them. In a forked child, LeakSanitizer and valgrind report memory that only
+/// a thread of the parent has used.
 const CHECKERS: [(&CStr, &str); 4] = [
     (c"__tsan_init", "ThreadSanitizer"),
     (c"__msan_init", "MemorySanitizer"),

@@ -1,7 +1,7 @@
 //! Distinguishes the program's threads from those that this adapter or profiler plugins have
-//! started. A thread of a plugin must not keep a process alive after all of the program's own
-//! threads have ended: a program may end by calling the bare system call `exit` in each of its
-//! threads, which strict seccomp requires.
+//! started. A thread of a plugin must not keep a process alive after the program's own threads have
+//! ended: a program may end by calling the bare system call `exit` in each of its threads, which
+//! strict seccomp requires.
 
 use std::ffi::c_long;
 use std::os::unix::thread::JoinHandleExt;
@@ -14,14 +14,13 @@ use crate::os::sys;
 
 /// The threads that this adapter has started and that have not ended.
 static OURS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-/// The threads that the plugins have started, as far as they are known ([`note_guests`]).
+/// The known threads of plugins ([`note_guests`]).
 static GUESTS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 /// While this value lives, its thread is listed as one that this adapter has started.
 pub struct Own(u32);
 
 impl Own {
-    /// Registers the calling thread as ours.
     pub fn register() -> Self {
         let id = sys::thread_id();
         OURS.lock().unwrap_or_else(PoisonError::into_inner).push(id);
@@ -35,15 +34,14 @@ impl Drop for Own {
     }
 }
 
-/// Returns the ids of all threads of this process, or `None` if they cannot be listed.
+/// Returns the ids of the threads of this process, or `None` if they cannot be listed.
 pub fn all() -> Option<Vec<u32>> {
     let entries = std::fs::read_dir("/proc/self/task").ok()?;
     let id = |name: std::ffi::OsString| name.to_str().and_then(|name| name.parse().ok());
     Some(entries.flatten().filter_map(|entry| id(entry.file_name())).collect())
 }
 
-/// Returns whether the process has threads besides the calling one, and none of these belongs to
-/// the program.
+/// Returns whether the process has other threads, and none of these belongs to the program.
 pub fn others_are_guests() -> bool {
     let Some(all) = all() else { return false };
     let ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,14 +50,13 @@ pub fn others_are_guests() -> bool {
     all.len() > 1 && all.iter().all(|id| *id == me || ours.contains(id) || guests.contains(id))
 }
 
-/// Returns whether the calling thread is the only one of its process.
 pub fn is_only_one() -> bool {
     all().is_some_and(|all| all.len() == 1)
 }
 
 /// Called when the plugins have been started. Stores which threads they have started. `was_alone`
 /// says whether the process had only one thread before. If it had more, nobody knows who started a
-/// new thread, and all new threads are regarded as the program's. Returns whether the plugins have
+/// new thread, and new threads are regarded as the program's. Returns whether the plugins have
 /// threads.
 pub fn note_guests(was_alone: bool) -> bool {
     let mut guests = GUESTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,12 +70,10 @@ pub fn note_guests(was_alone: bool) -> bool {
     !guests.is_empty()
 }
 
-/// The word that the kernel sets to zero when the main thread ends (`set_tid_address(2)`); null if
-/// its address is not known.
+/// The word that the kernel sets to zero when the main thread ends (`set_tid_address(2)`), or null.
 static MAIN: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// If the calling thread is the main thread, asks the kernel for the address of the word that is
-/// cleared at its end, and stores it in [`MAIN`].
+/// On the main thread, asks the kernel for the address of the word for [`MAIN`].
 fn note_main() {
     const PR_GET_TID_ADDRESS: c_long = 40;
     if sys::thread_id() != sys::process_id() {
@@ -111,8 +106,7 @@ fn main_state() -> Option<(u8, i32)> {
     Some((state, rest.split_ascii_whitespace().last()?.parse().ok()?))
 }
 
-/// Returns whether all threads of the program itself have ended, so that the only threads left are
-/// ours and the plugins'.
+/// Returns whether only our threads and those of plugins are left.
 pub fn program_is_over() -> bool {
     if !main_has_ended() {
         return false;
@@ -124,10 +118,10 @@ pub fn program_is_over() -> bool {
     all.iter().all(|id| *id == main || ours.contains(id) || guests.contains(id))
 }
 
-/// Ends the process with the main thread's status. A thread of ours calls this after all threads of
-/// the program have ended and the plugins were ended. If the status is 0 and no thread of a plugin
-/// is left, this function returns instead, and the process ends with the calling thread. Then glibc
-/// can call `exit`, as it does when the last thread returns normally.
+/// Ends the process with the main thread's status. A thread of ours calls this after the program's
+/// threads and the plugins have ended. If the status is 0 and no thread of a plugin is left, this
+/// function returns instead, and the process ends with the calling thread. Then glibc can call
+/// `exit`, as it does when the last thread returns normally.
 pub fn end_what_is_left() {
     let Some((b'Z' | b'X', code)) = main_state() else { return };
     let status = code >> 8 & 0xff;
@@ -163,8 +157,8 @@ pub fn wait_until_only_one() {
     }
 }
 
-/// Waits until a thread of ours has ended, which it does not do while a destructor of a plugin
-/// hangs. Returns false if the thread has not ended by the deadline; it is then detached.
+/// Waits until a thread of ours has ended; a destructor of a plugin may hang there. Returns false
+/// if the thread has not ended by the deadline; it is then detached.
 pub fn join_until(thread: JoinHandle<()>, deadline: Instant) -> bool {
     let thread = thread.into_pthread_t();
     // SAFETY: `into_pthread_t` made this function the only owner of the thread. The thread is

@@ -6,9 +6,8 @@
 //! same sequence number if they began before the node was made; of these, the op that began last
 //! made the node. PyTorch's own profiler links forward and backward ops in the same way.
 //!
-//! For each thread, a ring buffer contains the ops with the latest sequence numbers. The ring is
-//! long enough for a very deep model. If a forward op was overwritten, the backward op is recorded
-//! without it.
+//! For each thread, a ring buffer contains the ops with the latest sequence numbers. If a forward
+//! op was overwritten, the backward op is recorded without it.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -17,12 +16,11 @@ use abi::torch::ops::{Call, kind};
 use crate::os::sys::{self, ErrnoGuard};
 use crate::recorder::thread::Thread;
 
-/// Number of sequence numbers for which a ring contains the op.
+/// Number of sequence numbers in a ring.
 const KEPT: usize = 1 << 14;
 /// Number of threads that can have a ring. PyTorch numbers threads from 1.
 const MOST_THREADS: usize = 1024;
 
-/// The latest forward ops of one thread.
 struct Ring {
     /// Serial number of the part of the profile to which the ring's ops belong; 0 while the ring is
     /// being cleared.
@@ -31,16 +29,15 @@ struct Ring {
     /// each page of this one would cause a page fault.
     process: AtomicU32,
     /// For each sequence number modulo [`KEPT`]: in the upper half, the lower 32 bits of the
-    /// number; in the lower half, the export id of the op plus one, or 0 if there is no op.
+    /// number; in the lower half, the export id of the op plus one, or 0.
     ops: [AtomicU64; KEPT],
 }
 
 static RINGS: [AtomicPtr<Ring>; MOST_THREADS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_THREADS];
 
-/// For an op of the forward pass, stores it in the thread's ring, and returns 0. For an op of the
-/// backward pass, returns the export id of its forward op plus one, or 0 if the forward op is not
-/// known.
+/// Stores an op of the forward pass in the thread's ring, and returns 0. For an op of the backward
+/// pass, returns the export id of its forward op plus one, or 0 if the forward op is not known.
 #[inline(always)]
 pub fn note(thread: &Thread, call: &Call, export: u32) -> u64 {
     let serial = thread.serial;

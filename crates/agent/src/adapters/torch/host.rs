@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::adapters::op_calls::vm::Vm;
 use crate::adapters::torch::HOST as DESCRIBED;
 
-/// Returns the machine that represents PyTorch. It is registered at the first call.
+/// Returns the machine that represents PyTorch, registered at the first call.
 #[inline(always)]
 pub fn host() -> Option<&'static Vm> {
     static HOST: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());

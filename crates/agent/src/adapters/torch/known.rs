@@ -1,13 +1,12 @@
-//! Finds the entry of an op by the data that the shim passes for it: the address of PyTorch's
-//! schema of the op, or a name. (The shim is the library that connects PyTorch to the agent.)
+//! Finds the entry of an op by the data that the shim (the library that connects PyTorch to the
+//! agent) passes for it: the address of PyTorch's schema of the op, or a name.
 //!
 //! Between two ops, the program displaces the recorder's data from the caches. To find an entry by
 //! its name in the table of all entries, the processor must load four cache lines, one after the
 //! other: the place in the table, the entry, the entry's name, and the name that the host passes.
 //! *Measured* in a training loop on a busy machine: waiting for these lines took more than half of
-//! the recorder's time for an op. A look-up in the tables of this file needs only one line, which
-//! also contains the data of the entry that most ops need. For a long name, it needs the next line
-//! as well.
+//! the recorder's time for an op. A look-up by schema in the tables of this file needs one line,
+//! which also contains the data of the entry that most ops need.
 //!
 //! ```text
 //!  schema ─► place: version, export, told, entry, schema      the shim passes no name
@@ -16,7 +15,7 @@
 //! ```
 //!
 //! PyTorch may remove an op and later make another op whose schema has the same address. Before
-//! PyTorch removes an op, it informs the shim, which calls [`forget`].
+//! PyTorch removes an op, the shim calls [`forget`].
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -34,19 +33,17 @@ const LONGEST: usize = 96;
 const WORDS: usize = LONGEST / 8;
 
 /// Number of times that [`forget`] tries to change a place that another thread is changing. The
-/// other thread needs only some nanoseconds for the change. But if this is a forked child, and the
-/// other thread exists only in the parent, the change never ends, and no op is found in this place
-/// any more.
+/// other thread needs some nanoseconds for the change. But if this is a forked child, and the other
+/// thread exists only in the parent, the change never ends, and no op is found in this place any
+/// more.
 const TRIES: u32 = 1000;
 
-/// An op that was found.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     pub entry: &'static Entry,
-    /// The entry's export.
     pub export: u32,
-    /// The result of [`Entry::told`] when the op was stored. Because it is here, the entry's cache
-    /// line need not be read.
+    /// The result of [`Entry::told`] when the op was stored. With it, the entry's cache line need
+    /// not be read.
     pub told: u32,
 }
 
@@ -145,8 +142,8 @@ impl<K: Key> Place<K> {
         unsafe { entry.as_ref() }.map(|entry| Known { entry, export, told })
     }
 
-    /// Calls `change` to change the place, unless another thread is changing it at this moment.
-    /// Returns whether `change` was called.
+    /// Calls `change`, unless another thread is changing the place at this moment. Returns whether
+    /// `change` was called.
     fn change(&self, change: impl FnOnce(&Self)) -> bool {
         let version = self.version.load(Ordering::Relaxed);
         let (odd, even) = (version.wrapping_add(1), version.wrapping_add(2));
@@ -191,13 +188,11 @@ fn name_place(name: &[u8]) -> &'static Place<Name> {
     &BY_NAME[hash as usize % NAMES]
 }
 
-/// Returns the op with this schema, if it is stored.
 #[inline(always)]
 pub fn with_schema(schema: *const c_void) -> Option<Known> {
     schema_place(schema as usize).find(schema as usize)
 }
 
-/// Returns the op with this name, if it is stored.
 #[inline(always)]
 pub fn with_name(name: &[u8]) -> Option<Known> {
     (name.len() <= LONGEST).then(|| name_place(name).find(name)).flatten()

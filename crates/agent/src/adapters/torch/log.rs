@@ -41,7 +41,6 @@ pub static counterpoint_torch_log: Table = Table {
     invalid,
 };
 
-/// A recording that PyTorch is handing over.
 struct Recording {
     writer: Writer<EventsFile>,
     /// The process that began the recording. A forked child must not write to its parent's file.
@@ -83,7 +82,6 @@ unsafe extern "C" fn say(line: *const c_char) {
     });
 }
 
-/// Returns this process, if it is recorded.
 fn recorded() -> Option<Process> {
     let run = load::load().filter(|_| !epoch::is_off())?;
     Process::current(run)
@@ -159,7 +157,7 @@ impl Recording {
             };
             Argument { key: bytes(raw.key), value }
         };
-        // The arguments are on the heap, because they could need too much of the program's stack.
+        // On the heap, because the arguments could need too much of the program's stack.
         let arguments: Vec<Argument<'_>> = given.iter().map(argument).collect();
         // SAFETY: by contract, the entry's texts are readable.
         let (name, category) = unsafe { (bytes(raw.name), bytes(raw.category)) };
@@ -192,8 +190,7 @@ unsafe extern "C" fn end(trace: Trace, whole: u32) -> i32 {
             return false;
         }
         if whole == 0 {
-            // The file gets no end. The commands of `counterpoint` then regard the recording as
-            // incomplete.
+            // The file gets no end, which shows that the recording is incomplete.
             let _ = recording.writer.flush();
             return false;
         }

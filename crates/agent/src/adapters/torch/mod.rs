@@ -36,10 +36,8 @@ mod steps;
 use crate::process::hosts::Described;
 use crate::recorder::adapter::Adapter;
 
-/// The description of PyTorch in a profile.
 pub static HOST: Described = Described::new(description::HOST);
 
-/// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {
     rehearse: ops::rehearse,
     // No counters are read for regions, nor for tasks on the thread that launched their region.

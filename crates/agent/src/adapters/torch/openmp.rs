@@ -30,42 +30,39 @@ use crate::state::run::{self, Run};
 
 /// The function that the compiler has made from the body of a region.
 pub type Body = unsafe extern "C-unwind" fn(*mut c_void);
-/// The type of `GOMP_parallel`.
 pub type Parallel = unsafe extern "C-unwind" fn(Body, *mut c_void, c_uint, c_uint);
 type Number = unsafe extern "C" fn() -> c_int;
 
-/// The addresses of libgomp's functions. They are stored before any library calls our function.
+/// The addresses of libgomp's functions, stored before any library calls our function.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static THREAD_NUM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static NUM_THREADS: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The names of the functions that [`set_real`] needs, in its order.
+/// The functions that [`set_real`] needs, in its order.
 pub const NAMES: [&CStr; 3] = [c"GOMP_parallel", c"omp_get_thread_num", c"omp_get_num_threads"];
 
-/// Stores the addresses of libgomp's functions.
 pub fn set_real(functions: [*mut c_void; 3]) {
     THREAD_NUM.store(functions[1], Ordering::Relaxed);
     NUM_THREADS.store(functions[2], Ordering::Relaxed);
     REAL.store(functions[0], Ordering::Release);
 }
 
-/// Returns the address of libgomp's `GOMP_parallel`, or null if it is not known.
 pub fn real() -> *mut c_void {
     REAL.load(Ordering::Acquire)
 }
 
-/// The data of one region, including the data that its tasks need. It is in separate memory
-/// ([`scratch`]) while the launching thread waits for the tasks.
+/// The data of one region and its tasks, in separate memory ([`scratch`]) while the launching
+/// thread waits for the tasks.
 #[repr(C)]
 struct Launch {
     shared: Shared,
-    /// The bracket of the region, on the launching thread; `None` if the region is only counted.
+    /// `None` if the region is only counted.
     bracket: Option<Bracket>,
     what: What,
     /// Whether the run has counters. At the end of the region, the thread's state may not say this
     /// any more: a signal handler may have forked in between, and this may be the child.
     has_counters: bool,
-    /// Written by all threads if the run has counters, otherwise not used.
+    /// Used if the run has counters.
     workers: Sums,
     /// The sums of all tasks on other threads, to be added to the op around the region.
     added: Workers,
@@ -153,7 +150,7 @@ fn launch_recorded(body: Body, data: *mut c_void, threads: c_uint, flags: c_uint
 }
 
 /// Begins a region, and writes its data to `launch`. Returns false if the region is neither
-/// recorded nor counted; `launch` is then not written.
+/// recorded nor counted.
 #[inline(never)]
 fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usize) -> bool {
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -167,8 +164,7 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
             bracket::lose_inside(state, entered);
             return None;
         };
-        // The highest bit distinguishes these numbers from those of TVM's regions, which are also
-        // counted from 1.
+        // The highest bit distinguishes these numbers from those of TVM's regions.
         let correlation = 1 << 63 | LAST.fetch_add(1, Ordering::Relaxed);
         let mut what = What {
             export: entry.region(),
@@ -201,8 +197,8 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
     guarded(begin).flatten().is_some()
 }
 
-/// Returns the op to which a region belongs, and how it is decided whether the region is recorded.
-/// Returns `None` if the user's filter excludes the op, or if its metadata cannot be written.
+/// Returns the op of a region, and how it is decided whether the region is recorded. Returns `None`
+/// if the user's filter excludes the op, or if its metadata cannot be written.
 #[inline(always)]
 fn op_of_region(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)> {
     let outside = || outside().map(|entry| (entry, How::Always));
@@ -257,11 +253,9 @@ unsafe extern "C-unwind" fn run_task(data: *mut c_void) {
     }
 }
 
-/// A task in progress.
 enum Task {
     Recorded(Bracket, What),
-    /// The task is only counted. The thread's state contains the op that the task's regions belong
-    /// to.
+    /// The task is only counted. The thread's state contains the op of the task's regions.
     Counted,
 }
 
@@ -285,7 +279,7 @@ fn task_begins(launch: &Launch, frame: usize) -> Option<Task> {
         if let Some(bracket) = bracket::begin_inside(thread, &what, frame, entered) {
             return Some(Task::Recorded(bracket, what));
         }
-        // On the launching thread, this is not needed, because the op itself is in progress there.
+        // On the launching thread, the op itself is in progress.
         if shared.how == How::Never && is_elsewhere {
             // SAFETY: `bracket::thread` returns null or the calling thread's own state.
             let state = unsafe { thread.as_mut() }?;
@@ -328,13 +322,12 @@ fn task_ends(bracket: &Bracket, what: &What, launch: &Launch) {
     });
 }
 
-/// Counts a task whose counters could not be read: all sums of its region are then unknown.
+/// Counts a task whose counters could not be read: the sums of its region are then unknown.
 fn add_unknown(workers: &Sums) {
     workers.unknown.store(u32::MAX, Ordering::Relaxed);
     workers.tasks.fetch_add(1, Ordering::Release);
 }
 
-/// Adds the counts of this thread's task to the sums of its region.
 fn add_counts(launch: &Launch, is_read: bool) {
     let thread = thread::current();
     // SAFETY: `thread::current` returns null or the calling thread's own state.
@@ -359,12 +352,10 @@ fn add_counts(launch: &Launch, is_read: bool) {
     workers.tasks.fetch_add(1, Ordering::Release);
 }
 
-/// Returns the entry to which regions belong that are launched outside of any op.
 fn outside() -> Option<&'static Entry> {
     op::by_name(host()?, Role::Op, b"(outside of ops)")
 }
 
-/// Records an empty region, for calibration.
 pub fn rehearse(entry: &'static Entry, frame: usize) {
     let (export, task, correlation) = (entry.region(), None, Some(1));
     let what = What { export, entry, task, correlation, counted: false, how: How::Always };

@@ -6,8 +6,7 @@
 //! addresses of nested ops are in no particular order, because the compiler may put several objects
 //! into one stack frame. The object of a range (of Python's `record_function`) is not on the stack,
 //! and Python may end such a range late or on another thread. Therefore ranges are not among the
-//! thread's open calls. The shim provides memory for the data that is needed at their end
-//! ([`Apart`]).
+//! thread's open calls. The shim provides memory for the data that their end needs ([`Apart`]).
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -60,12 +59,11 @@ pub static counterpoint_torch_ops: Table = Table {
 
 const _: () = assert!(COUNTERS == model::MAX_COUNTERS);
 
-/// The data about the start of a range, which is needed at its end. It is in memory of the shim.
+/// The data about the start of a range, in memory of the shim.
 #[repr(C, align(16))]
 struct Apart {
     /// The epoch (number of the recording) in which the range began.
     epoch: u32,
-    /// The thread on which the range began.
     thread: *const Thread,
     entry: &'static Entry,
     start: u64,
@@ -75,8 +73,7 @@ struct Apart {
 /// Number of ranges that [`begin_apart`] has begun and [`end_apart`] has not ended.
 static OPEN: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the entry of an op or range; `None` if it has no name, or if no entry can be made, for
-/// example because the table is full.
+/// Returns the entry of an op or range; `None` if it has no name, or if no entry can be made.
 ///
 /// # Safety
 /// `call` must meet the requirements of `include/counterpoint/torch_ops.h`.
@@ -117,7 +114,6 @@ unsafe fn entry_with_tensors(
     op::of_call(vm, role, name, &Given(words))
 }
 
-/// The words with which the shim describes the tensors of a call.
 struct Given<'a>(&'a [u64]);
 
 impl Tensors for Given<'_> {
@@ -277,8 +273,7 @@ unsafe extern "C" fn end(frame: *const c_void, counts: *mut Counts) -> i32 {
     announcements.unwrap_or(0)
 }
 
-/// Fills in the counts of the call that has just ended on this thread. `at` was its index among the
-/// open calls.
+/// Fills in the counts of the call that has just ended on this thread, whose index was `at`.
 fn fill(counts: &mut Counts, at: usize) {
     let thread = thread::current();
     // SAFETY: `thread::current` returns null or the calling thread's own state.
@@ -298,7 +293,7 @@ fn fill_from(counts: &mut Counts, thread: &Thread, before: &Readings) {
         return;
     }
     for (i, value) in counts.values.iter_mut().enumerate().take(counts.count as usize) {
-        // The value of a counter is exact only if the counter was running during the whole call.
+        // The value is exact only if the counter was running during the whole call.
         let whole = thread.after.enabled(i).zip(before.enabled(i)).map(|(a, b)| a.wrapping_sub(b))
             == thread.after.running(i).zip(before.running(i)).map(|(a, b)| a.wrapping_sub(b));
         if let Some(counted) = thread.after.since(before, i).filter(|_| whole) {
@@ -425,8 +420,8 @@ extern "C" fn announced(begin: u64, end: u64) {
     }
 }
 
-/// Makes `calls` ops that do nothing, for calibration. If `uncounted` is set, makes empty parallel
-/// regions instead, for which no counter is read.
+/// Makes `calls` empty ops, for calibration. If `uncounted` is set, makes empty parallel regions
+/// instead, for which no counter is read.
 pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
     static NOWHERE: Nowhere = Nowhere::new(&HOST);
     let name = c"aten::rehearsal";

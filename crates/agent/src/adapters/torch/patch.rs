@@ -1,13 +1,13 @@
 //! Replaces `GOMP_parallel` in the tables through which loaded libraries call it.
 //!
 //! A library calls a function of another library through a slot that the dynamic linker fills in.
-//! libtorch_cpu has such a slot for `GOMP_parallel`, and each model that torch.compile has compiled
-//! for the CPU has one, too. Replacing the content of the slots also works if this library was not
+//! libtorch_cpu has such a slot for `GOMP_parallel`, and so has each model that torch.compile has
+//! compiled for the CPU. Replacing the content of the slots also works if this library was not
 //! preloaded. The alternative was to export a `GOMP_parallel` that the linker finds before
 //! libgomp's. This would need preloading, and the exported function would have to find out which of
 //! several OpenMP libraries its caller uses; a wrong guess would make barriers fail.
 //!
-//! A slot is replaced only if it contains the address of `GOMP_parallel` in the OpenMP library of
+//! A slot is replaced if it contains the address of `GOMP_parallel` in the OpenMP library of
 //! libtorch_cpu, or if the linker has not filled it in yet.
 
 use std::ffi::{CStr, c_int, c_void};
@@ -35,20 +35,18 @@ const DT_RELA: i64 = 7;
 const DT_RELASZ: i64 = 8;
 const DT_JMPREL: i64 = 23;
 
-/// The total number of library loads in this process up to the latest run of [`scan`]; 0 before
-/// that.
+/// The total number of library loads in this process up to the latest run of [`scan`].
 static SEEN: AtomicU64 = AtomicU64::new(0);
-/// The total number of library unloads in this process up to the latest run of [`scan`].
+/// The total number of library unloads up to the latest run of [`scan`].
 static GONE: AtomicU64 = AtomicU64::new(0);
-/// Number of libraries that were in the linker's list at the latest run of [`scan`]. As long as no
-/// library is unloaded, new ones are appended to the list.
+/// Number of libraries in the linker's list at the latest run of [`scan`]. As long as no library is
+/// unloaded, new ones are appended to the list.
 static KNOWN: AtomicUsize = AtomicUsize::new(0);
-/// How many times [`scan`] has found a slot of libtorch_cpu that contains the address of our
-/// function. If this is 0, regions are not seen.
+/// How many times [`scan`] has found our function in a slot of libtorch_cpu. If this is 0, regions
+/// are not seen.
 static OF_TORCH: AtomicUsize = AtomicUsize::new(0);
 
-/// Replaces the slots of all loaded libraries. The shim calls this function through the table of
-/// functions in `ops.rs`.
+/// Replaces the slots of all loaded libraries. The shim calls this function.
 pub extern "C" fn watch_parallel() -> i32 {
     let _errno = ErrnoGuard::new();
     let watched = guarded_apart(|| {
@@ -65,7 +63,7 @@ pub extern "C" fn watch_parallel() -> i32 {
 }
 
 /// Does what [`watch_parallel`] does, for libraries that were loaded after it ran. If there are
-/// none, this costs only one call of `dl_iterate_phdr`.
+/// none, this costs one call of `dl_iterate_phdr`.
 pub fn look_again() {
     if OF_TORCH.load(Ordering::Relaxed) == 0 {
         return;
@@ -107,7 +105,6 @@ fn find_real() -> bool {
     true
 }
 
-/// Returns the total number of library loads in this process.
 fn added() -> u64 {
     unsafe extern "C" fn first(
         info: *mut libc::dl_phdr_info,
@@ -157,11 +154,10 @@ fn scan() {
     KNOWN.store(number, Ordering::Relaxed);
 }
 
-/// The parts of a loaded library that are needed here. Addresses are absolute.
+/// Addresses are absolute.
 struct Library {
     base: usize,
     is_torch: bool,
-    /// The address range of the library's code.
     code: std::ops::Range<usize>,
     /// The range that the linker has made read-only (RELRO).
     sealed: std::ops::Range<usize>,
@@ -246,8 +242,6 @@ impl Library {
         complete.then_some(Self { base, is_torch, code, sealed, symbols, strings, tables })
     }
 
-    /// Replaces each slot for `GOMP_parallel`.
-    ///
     /// # Safety
     /// The library must be loaded, and must stay loaded during the call.
     unsafe fn replace(&self) {

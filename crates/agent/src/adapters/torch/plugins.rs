@@ -13,8 +13,8 @@
 //! | [`kinds`] | decides which types of events a plugin is asked for |
 //! | [`safe_text`] | makes names and JSON values safe |
 //!
-//! Each plugin is loaded only once in a process ([`crate::process::plugins`]), and another adapter
-//! can use the same plugins at the same time.
+//! Each plugin is loaded once in a process ([`crate::process::plugins`]), and another adapter can
+//! use it at the same time.
 
 mod hand_over;
 mod kinds;
@@ -72,7 +72,7 @@ static CHILD_TOLD: AtomicBool = AtomicBool::new(false);
 /// A recording of PyTorch's profiler with one profiler of a plugin.
 struct Recording {
     child: &'static Child,
-    /// The plugin's session. [`Recording::control`] locks it for the duration of a call.
+    /// [`Recording::control`] locks it for the duration of a call.
     session: Mutex<Session<'static>>,
     correlation: Correlation,
 }
@@ -104,12 +104,12 @@ fn complain(line: &str) {
     sys::complain(&format!("counterpoint: {line}\n"));
 }
 
-/// Passed to [`complain_once`] in place of a plugin's number, for lines about the user's settings.
+/// Passed to [`complain_once`] for lines about the user's settings.
 const SETTINGS: u32 = u32::MAX;
 
-/// Writes a line to stderr, unless this function has already written one with the same number
-/// `about` (usually of a plugin). With a schedule, PyTorch's profiler makes any number of
-/// recordings, which would all write the same line.
+/// Writes a line to stderr, at most once for each `about` (usually the number of a plugin). With a
+/// schedule, PyTorch's profiler makes any number of recordings, which would all write the same
+/// line.
 fn complain_once(about: u32, line: &str) {
     static TOLD: Mutex<Vec<u32>> = Mutex::new(Vec::new());
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,7 +182,6 @@ fn children() -> Vec<Child> {
     children.collect()
 }
 
-/// Returns how long it may take to load a plugin.
 fn patience() -> Duration {
     let seconds = variable(c"COUNTERPOINT_PLUGIN_TIMEOUT");
     let seconds = seconds.and_then(|text| std::str::from_utf8(text).ok()?.trim().parse().ok());
@@ -190,8 +189,7 @@ fn patience() -> Duration {
 }
 
 /// Returns whether this process may load a plugin from this file: root loads no file that all users
-/// or a group can change. Prints a line if the process runs as root and another user can change the
-/// file.
+/// or a group can change. As root, prints a line if another user can change the file.
 fn may_load(file: &Path) -> bool {
     let Some(exposed) = fit::exposed_to_others(file, true) else { return true };
     let does = if exposed.is_refused { "does not load it" } else { "loads it all the same" };
@@ -236,8 +234,7 @@ unsafe extern "C" fn create(
     let recording = guarded(|| {
         point!(TorchPluginsCreate);
         if !plugins::are_usable() {
-            // This is a forked child. When the parent forked, other threads may have held any of
-            // our locks.
+            // In a forked child, threads of the parent may have held our locks at the fork.
             if !CHILD_TOLD.swap(true, Ordering::Relaxed) {
                 complain(
                     "PyTorch records no plugins in this process, which was forked from one that \
@@ -283,7 +280,7 @@ unsafe extern "C" fn create(
     recording.flatten().map_or(std::ptr::null_mut(), |recording| Box::into_raw(recording).cast())
 }
 
-/// Calls `body` with a recording that [`create`] has made. Returns `None` if there is no recording.
+/// Calls `body` with a recording that [`create`] has made.
 ///
 /// # Safety
 /// `session` must be null or a recording that was not destroyed.
@@ -302,7 +299,7 @@ impl Recording {
     /// Makes a call of the session that must not overlap with its other calls. Returns false if the
     /// process was forked from the one that loaded the plugins.
     fn control(&self, call: impl FnOnce(&mut Session<'static>) -> bool) -> bool {
-        // In such a child, the lock may be held by a thread that exists only in the parent.
+        // In such a child, a thread that exists only in the parent may hold the lock.
         plugins::are_usable()
             && call(&mut self.session.lock().unwrap_or_else(PoisonError::into_inner))
     }

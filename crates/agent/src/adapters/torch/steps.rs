@@ -2,11 +2,11 @@
 //! its ops, in a run with a budget.
 //!
 //! As soon as an observer (a callback for `RecordFunction`) is registered with PyTorch, each op
-//! costs some hundred nanoseconds, even if the op is only counted. In a loop of short ops, this
-//! cost alone exceeds a small budget. PyTorch has separate observers for named ranges
-//! (`record_function`) and for ops, and an observer of ranges is called only for ranges. So the
-//! shim keeps the observer of ranges registered, and removes the observer of ops for whole steps of
-//! the program ([`crate::recorder::budget::steps`]). Such a step is called *away*:
+//! costs some hundred nanoseconds, even if it is only counted. In a loop of short ops, this cost
+//! alone exceeds a small budget. PyTorch has separate observers for named ranges
+//! (`record_function`) and for ops. So the shim keeps the observer of ranges registered, and
+//! removes the observer of ops for whole steps of the program ([`crate::recorder::budget::steps`]).
+//! Such a step is called *away*:
 //!
 //! ```text
 //!  range begins ─► is it the start of a step? ─► the step before has ended ─► draw ─► observer there, or away
@@ -14,7 +14,7 @@
 //!                  an optimizer's, or the data loader's        └─► durations: what announcing costs here
 //! ```
 //!
-//! The first steps are all seen (their ops are announced). Later steps are seen with the
+//! The first steps are all seen (their ops are announced). Later steps are usually seen with the
 //! probability 1/`period`, which is at least 1/16. The period is computed from the additional
 //! processor time that the process needs for a seen step. The additional time of one thread alone
 //! would be too small, because OpenMP's other threads wait without sleeping while this thread is in
@@ -23,7 +23,7 @@
 //! A step that is away ends when the next step begins. If no step follows, because the loop is
 //! over, the rest of the program must not stay unseen. So in such a step, PyTorch announces one op
 //! in some hundred to another observer, which checks whether the step takes too long
-//! ([`is_overdue`]). For all other ops, this observer costs nothing.
+//! ([`is_overdue`]).
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char};
@@ -44,13 +44,12 @@ const ALL_SEEN: u64 = 8;
 /// they make calls that later steps do not make.
 const WARM: u64 = 4;
 /// Until the cost of announcing ops was measured, an assumed cost is used. If this many times the
-/// assumed cost would exceed the budget, some steps are away in any case, so that the cost is
-/// measured.
+/// assumed cost would exceed the budget, some steps are away, so that the cost is measured.
 const UNSURE: f64 = 3.0;
-/// The longest period: on average, at least one step in so many is seen.
+/// On average, at least one step in so many is seen.
 const LONGEST: u32 = 16;
-/// The number of steps that were away and were timed, before the cost of announcing is computed
-/// from the durations of steps.
+/// The number of timed steps that were away, before the cost of announcing is computed from the
+/// durations of steps.
 const FEWEST: usize = 5;
 /// The assumed cost of announcing an op, in ns. Measured: 280 to 580 ns, including the cost of
 /// counting the op.
@@ -59,11 +58,11 @@ const ASSUMED_NS: f64 = 500.0;
 /// as the start of a step. The number is high because the ranges of a model's layers occur several
 /// times in each step, and the step itself is often a range.
 const INSIDE: u32 = 32;
-/// The cost of a step in which ops are not announced, in ns of the process's processor time.
-/// Measured with PyTorch 2.15 on one thread, with the process's clock: reading that clock takes 570
-/// to 730 ns; removing or adding the observer, together with the thread's next look-up of its
-/// observers, takes 790 to 1,320 ns. The thread's clock shows about the same for removing or adding
-/// (970 ns). The look-ups by other threads were not measured.
+/// The cost of a step that is away, in ns of the process's processor time. Measured with PyTorch
+/// 2.15 on one thread: reading the process's clock takes 570 to 730 ns; removing or adding the
+/// observer, together with the thread's next look-up of its observers, takes 790 to 1,320 ns. The
+/// thread's clock shows about the same for removing or adding (970 ns). The look-ups by other
+/// threads were not measured.
 const AWAY_NS: f64 = 2_000.0;
 /// A step that is away is overdue if it takes longer than SHORTEST_OVERDUE_NS, and also longer than
 /// this many times the longest step so far.
@@ -73,8 +72,7 @@ const SHORTEST_OVERDUE_NS: u64 = 20_000_000;
 /// Time on the monotonic clock at which the step that is away becomes overdue.
 static OVERDUE_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// The processor times, in ns, that the process needed for the latest steps of one kind (seen or
-/// away).
+/// The processor times, in ns, of the latest steps of one kind (seen or away).
 #[derive(Debug)]
 struct Durations {
     last: [u64; 32],
@@ -105,8 +103,8 @@ fn now() -> [u64; 2] {
     [record::clock::monotonic_ns(), record::clock::process_cpu_ns()]
 }
 
-/// Returns the median. Sorts by insertion, because there are at most 32 values, and because the
-/// sorting methods of slices are recursive and would use the stack of the program.
+/// Returns the median. Sorts by insertion, because the sorting methods of slices are recursive and
+/// would use the stack of the program. There are at most 32 values.
 fn median(values: &mut [u64]) -> u64 {
     for end in 1..values.len() {
         let mut at = end;
@@ -118,7 +116,6 @@ fn median(values: &mut [u64]) -> u64 {
     values.get(values.len() / 2).copied().unwrap_or(0)
 }
 
-/// A range that may be the start of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Marker {
     name: u64,
@@ -127,7 +124,6 @@ struct Marker {
     thread: usize,
 }
 
-/// The state of the process's steps.
 struct State {
     /// Serial number of the process's part; 0 if there is none.
     serial: u32,
@@ -135,16 +131,14 @@ struct State {
     candidates: [(Marker, u32); 32],
     known: usize,
     marker: Option<Marker>,
-    /// Number of steps that have begun, and number of steps that were cut (ops were announced again
-    /// in the middle of the step).
+    /// Number of steps that have begun, and of steps that were cut (ops were announced again in the
+    /// middle of the step).
     steps: u64,
     cut: u64,
     now: Step,
-    /// Whether the step in progress was cut: it was away, and is not away any more because it took
-    /// too long.
+    /// Whether the step in progress was cut, because it took too long.
     is_cut: bool,
-    /// When the step in progress began: time on the monotonic clock, and the process's processor
-    /// time, both in ns.
+    /// When the step in progress began ([`now`]).
     began: [u64; 2],
     longest_ns: u64,
     /// Number of steps until the next seen step, including it.
@@ -201,9 +195,8 @@ impl State {
         is_begin
     }
 
-    /// Ends a step and begins the next one, with only one reading of the process's clock, which is
-    /// a system call. So every step contains the time of this function. If `must` is set, the next
-    /// step must be seen.
+    /// Ends a step and begins the next one, with one reading of the process's clock, which is a
+    /// system call. If `must` is set, the next step must be seen.
     fn next(&mut self, thread: &mut Thread, must: bool) {
         let [wall, cpu] = now();
         if self.steps > WARM && !self.is_cut {
@@ -267,14 +260,13 @@ impl State {
         }
         let more = ASSUMED_NS * draws.calls_of_step() as f64;
         let assumed = |more: f64| wanted(more, (seen - more).max(seen / 4.0));
-        // If a higher cost than the assumed one would exceed the budget, some steps are made away,
-        // so that the cost is measured.
+        // A higher cost than the assumed one would exceed the budget. Some steps are then away, so
+        // that the cost is measured.
         if assumed(UNSURE * more) == 1 { 1 } else { assumed(more).max(2) }
     }
 }
 
-/// The state, with a lock. No thread waits for this lock: if another thread has it, `with` does
-/// nothing.
+/// The state, with a lock for which no thread waits.
 struct Locked {
     lock: AtomicBool,
     state: UnsafeCell<State>,
@@ -298,9 +290,9 @@ impl Locked {
     }
 }
 
-/// Called by the shim. Returns whether it has to announce ranges, so that steps can be found. When
-/// this is called, PyTorch must be announcing all ops. `has_forked` is set in a forked child, in
-/// which no other thread runs.
+/// Called by the shim, while PyTorch announces all ops. Returns whether the shim has to announce
+/// ranges, so that steps can be found. `has_forked` is set in a forked child, in which no other
+/// thread runs.
 pub extern "C" fn steps(has_forked: i32) -> i32 {
     if has_forked != 0 {
         STATE.lock.store(false, Ordering::Release);
@@ -369,8 +361,8 @@ pub extern "C" fn is_overdue() -> i32 {
     i32::from(guarded(cut).flatten() == Some(true))
 }
 
-/// Stores the number of cut steps in the table of the calling thread. This is done now because no
-/// other step may follow.
+/// Stores the number of cut steps in the table of the calling thread, because no other step may
+/// follow.
 fn tell_of_cut(cut: u64) {
     // SAFETY: `thread::current` returns null or the calling thread's own state.
     let thread = unsafe { thread::current().as_mut() };
@@ -434,7 +426,7 @@ mod tests {
         let mut of = Durations::NONE;
         assert_eq!(of.middle(), [0, 0, 0]);
         [7, 1_000, 8, 6, 9].iter().for_each(|ns| of.add(*ns));
-        // Sorted, the values are 6, 7, 8, 9 and 1,000. The distances from 8 are 0, 1, 1, 2 and 992.
+        // Sorted: 6, 7, 8, 9 and 1,000. The distances from 8 are 0, 1, 1, 2 and 992.
         assert_eq!(of.middle(), [8, 5, 1]);
         (0..32).for_each(|_| of.add(5));
         assert_eq!(of.middle(), [5, 32, 0]);

@@ -15,8 +15,8 @@ use crate::adapters::op_calls::vm::Vm;
 use crate::adapters::tvm::{HOST, ffi};
 use crate::process::lock::Lock;
 
-/// The arguments of an op's call, in the form of TVM's FFI: the arguments of the instrument after
-/// the function, the name, "before" and the result.
+/// The arguments of an op's call: those of the instrument after the function, the name, "before"
+/// and the result.
 struct Arguments<'a>(&'a [Any]);
 
 impl Tensors for Arguments<'_> {
@@ -46,8 +46,7 @@ impl Tensors for Arguments<'_> {
     }
 }
 
-/// Returns the entry for a call of an op; `None` if the op has no name, or if no entry can be made,
-/// for example because the table is full.
+/// Returns the entry for a call of an op; `None` if the op has no name, or if no entry can be made.
 ///
 /// # Safety
 /// `arguments` must be all arguments that the VM passes to its instrument, including the function,
@@ -62,7 +61,7 @@ pub unsafe fn of_call(vm: &'static Vm, arguments: &[Any]) -> Option<&'static Ent
     op::of_call(vm, Role::Op, name, &Arguments(arguments.get(4..).unwrap_or_default()))
 }
 
-/// Returns the entry to which parallel regions belong that are launched outside of any op.
+/// Returns the entry of parallel regions that are launched outside of any op.
 pub fn outside() -> Option<&'static Entry> {
     static OUTSIDE: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
     let mut vm = OUTSIDE.load(Ordering::Acquire);

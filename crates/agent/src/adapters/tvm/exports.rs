@@ -22,18 +22,15 @@ use crate::recorder::bracket::stack_address;
 use crate::recorder::collectors;
 use crate::state::epoch;
 
-/// The reason why an exported function raises an error.
 enum Refusal {
     /// The arguments have wrong types, or there are too few.
     Types,
-    /// There is no virtual machine with this number.
     NoVm,
     /// An internal error, or an error of the FFI.
     Internal,
 }
 
-/// Runs the body of an exported function, and raises an error of the FFI if the body returns a
-/// [`Refusal`].
+/// Runs the body of an exported function, and raises an error of the FFI for a [`Refusal`].
 ///
 /// # Safety
 /// The arguments and the result must be those that the FFI passes.
@@ -48,7 +45,7 @@ unsafe fn export(
     let Some(ffi) = guarded_apart(ffi::get).flatten() else { return -1 };
     // SAFETY: by contract, the FFI passed the arguments.
     let arguments = unsafe { ffi::arguments(arguments, count) };
-    // The body runs on a separate stack of the agent; `frame` is on the caller's stack.
+    // The body runs on a separate stack; `frame` is on the caller's stack.
     let frame = stack_address();
     let outcome = guarded_apart(|| {
         point!(Exported);
@@ -101,7 +98,7 @@ fn some_function(arguments: &[Any], at: usize) -> Result<*mut Object, Refusal> {
     function(arguments, at).and_then(|f| if f.is_null() { Err(Refusal::Types) } else { Ok(f) })
 }
 
-/// Registers a collector that calls two functions, and keeps a reference to both functions.
+/// Registers a collector that calls two functions, and keeps a reference to both.
 fn register(collector: &Collector, this: *mut Functions) -> i32 {
     // SAFETY: every field of `collector` is set. `this` was just leaked, and it is freed only if
     // the collector was not registered.
@@ -156,8 +153,8 @@ exported! {
 
 exported! {
     /// Makes a wrapper for an entry function. The arguments are the machine's number, the name, the
-    /// function, and a fourth one: if all runs make the same calls, the machine's function that
-    /// sets its instrument, otherwise None. The result is a function.
+    /// function, and a fourth one: the machine's function that sets its instrument if all runs make
+    /// the same calls, otherwise None. The result is a function.
     __tvm_ffi_counterpoint_entry, ffi, arguments, _frame, {
         let (vm, name) = (vm(arguments)?, text(arguments, 1)?);
         let function = some_function(arguments, 2)?;
@@ -200,8 +197,8 @@ exported! {
 }
 
 exported! {
-    /// Checks whether a metric may have this name. The result is 0 if it may, otherwise a number
-    /// that says what uses the name already.
+    /// Checks whether a metric may have this name. The result is 0 if it may, otherwise it says
+    /// what uses the name already.
     __tvm_ffi_counterpoint_metric_name, _ffi, arguments, _frame, {
         let name = std::str::from_utf8(text(arguments, 0)?).map_err(|_| Refusal::Types)?;
         Ok(integer(collectors::who_has(name).into()))
@@ -217,8 +214,8 @@ exported! {
 }
 
 exported! {
-    /// Checks whether the calling thread may remove a machine's instrument at this moment. The
-    /// argument is the machine's number; the result is 0 or 1.
+    /// Checks whether the calling thread may remove a machine's instrument now. The argument is the
+    /// machine's number; the result is 0 or 1.
     __tvm_ffi_counterpoint_quiet, _ffi, arguments, frame, {
         Ok(integer(vm(arguments)?.inside.is_quiet(frame).into()))
     }

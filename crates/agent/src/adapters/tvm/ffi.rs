@@ -1,6 +1,5 @@
 //! Access to TVM's FFI (its interface for functions and values). The FFI's functions are looked up
-//! by name in the libraries that are already loaded. The code here assumes about values only what
-//! their types guarantee.
+//! by name in the libraries that are already loaded.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -11,7 +10,7 @@ use abi::tvm_ffi::{
     FunctionCreate, Object, ObjectRef, RegisterContextSymbol, SafeCall, Shape, type_index,
 };
 
-/// The FFI's functions. This value exists only if none of them is missing.
+/// The FFI's functions, none of which is missing.
 #[derive(Debug)]
 pub struct Ffi {
     pub function_create: FunctionCreate,
@@ -24,10 +23,10 @@ pub struct Ffi {
     pub register_context_symbol: RegisterContextSymbol,
 }
 
-/// Kinds of errors that are no failures but are meant to end the program: Ctrl-C and `sys.exit`.
+/// Errors that are no failures but are meant to end the program: Ctrl-C and `sys.exit`.
 const INTERRUPTS: [&[u8]; 2] = [b"KeyboardInterrupt", b"SystemExit"];
 
-/// The FFI's library. The look-up needs its name, because Python loads it with local scope.
+/// The look-up needs the name of the library, because Python loads it with local scope.
 const LIBRARY: &CStr = c"libtvm_ffi.so";
 
 /// Returns the address of `name` in the first loaded one of `libraries` that defines it. If none
@@ -55,8 +54,7 @@ pub fn find(libraries: &[&CStr], name: &CStr) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-/// Returns the functions of the FFI, or `None` if one of them is missing. Once all were found, they
-/// are not looked up again.
+/// Returns the functions of the FFI, or `None` if one of them is missing.
 pub fn get() -> Option<&'static Ffi> {
     static FFI: AtomicPtr<Ffi> = AtomicPtr::new(std::ptr::null_mut());
     // SAFETY: `FFI` is null or was leaked below.
@@ -122,8 +120,8 @@ impl Ffi {
         }
     }
 
-    /// Drops the error that a call has raised, unless the error is meant to end the program. In
-    /// that case, the error stays raised, and the function returns true.
+    /// Drops the error that a call has raised. An error that is meant to end the program stays
+    /// raised, and the function returns true.
     pub fn drop_error(&self) -> bool {
         let mut error = std::ptr::null_mut::<Object>();
         // SAFETY: `take_raised` and `release` are the FFI's own functions. After `take_raised`,
@@ -157,12 +155,12 @@ pub unsafe fn arguments<'a>(at: *const Any, count: i32) -> &'a [Any] {
     }
 }
 
-/// Returns the address of the content of an object. The content follows the object's header.
+/// Returns the address of the content of an object, which follows the object's header.
 unsafe fn after_header<T>(value: &Any) -> *const T {
     (value.bits as *const u8).wrapping_add(size_of::<Object>()).cast()
 }
 
-/// Returns the text of a C string, a small string or a string object; `None` for any other type.
+/// Returns the text of a C string, a small string or a string object.
 ///
 /// # Safety
 /// The value must come from the FFI. The text is valid as long as the value.
@@ -195,7 +193,7 @@ pub unsafe fn text(value: &Any) -> Option<&[u8]> {
     }
 }
 
-/// Returns the tensor in a value, or `None` if the value is not a tensor.
+/// Returns the tensor in a value.
 ///
 /// # Safety
 /// The requirements of [`text`] apply.
@@ -215,7 +213,7 @@ pub unsafe fn tensor(value: &Any) -> Option<&DlTensor> {
     }
 }
 
-/// Returns the extents of the shape in a value, or `None` if the value is not a shape.
+/// Returns the extents of the shape in a value.
 ///
 /// # Safety
 /// The requirements of [`text`] apply.

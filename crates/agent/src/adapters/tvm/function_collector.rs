@@ -10,14 +10,13 @@ use abi::tvm_ffi::{Any, Object, type_index};
 use crate::adapters::tvm::ffi::{self, Ffi};
 use crate::recorder::collectors;
 
-/// The two functions. The references to them are never released.
+/// The references to the two functions are never released.
 pub struct Functions {
     pub ffi: &'static Ffi,
     pub start: *mut Object,
     pub stop: *mut Object,
 }
 
-/// The reason why a call returned no result.
 enum Failure {
     Failed,
     Interrupted,

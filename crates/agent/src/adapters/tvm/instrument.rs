@@ -3,9 +3,9 @@
 //!
 //! The VM calls its instrument before and after each op, from the same place in the same function.
 //! So both calls have the same stack address, and calls for ops inside of this op have lower
-//! addresses. If an exception has left an op, the op's address is lower than or equal to the
-//! address of any later op. Therefore the agent can match the two calls without comparing names,
-//! and can distinguish recursion from an op that threw.
+//! addresses. If an exception has left an op, the op's address is lower than or equal to that of a
+//! later op. Therefore the agent can match the two calls without comparing names, and can
+//! distinguish recursion from an op that threw.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
@@ -31,15 +31,14 @@ use crate::state::epoch;
 
 /// The value that a user's instrument returns if the op is to be skipped.
 const SKIP: u64 = 1;
-/// The value that our instrument returns if a user's collector was interrupted. The FFI's error is
-/// then already raised.
+/// Returned if a user's collector was interrupted. The FFI's error is then already raised.
 const INTERRUPTED: c_int = -1;
 
 /// The data behind an instrument's function object.
 pub struct Instrument {
     ffi: &'static Ffi,
     vm: &'static Vm,
-    /// The instrument that was set before, to which we own a reference; null if there was none.
+    /// The instrument that was set before, to which we own a reference, or null.
     user: *mut Object,
 }
 
@@ -82,15 +81,13 @@ unsafe extern "C" fn drop_instrument(this: *mut c_void) {
     }
 }
 
-/// The function that is called when the VM calls the instrument. Passes the stack address at entry
-/// as a fifth argument.
+/// The VM calls this function. Passes the stack address at entry as a fifth argument.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn called(_: *mut c_void, _: *const Any, _: i32, _: *mut Any) -> c_int {
     std::arch::naked_asm!("endbr64", "mov r8, rsp", "jmp {body}", body = sym instrument)
 }
-/// The function that is called when the VM calls the instrument. Passes the stack address at entry
-/// as a fifth argument.
+/// The VM calls this function. Passes the stack address at entry as a fifth argument.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn called(_: *mut c_void, _: *const Any, _: i32, _: *mut Any) -> c_int {
@@ -179,7 +176,7 @@ pub struct Wrapper {
     /// If all runs of the function are expected to make the same calls: the knowledge about these
     /// calls, and the machine's function that sets its instrument, to which we own a reference.
     fixed: Option<(&'static Function, *mut Object)>,
-    /// The entry function, to which we own a reference.
+    /// To which we own a reference.
     function: *mut Object,
 }
 
@@ -283,10 +280,9 @@ fn run_ends(bracket: &Bracket, what: &What, failed: bool) {
     });
 }
 
-/// Calls an instrument `calls` times around ops that do nothing and have three tensors, for
-/// calibration. The measured instrument calls no instrument of a user, and the time that the VM
-/// itself needs to call it is not included. `bookkeeping` selects bookkeeping ops, for which no
-/// counter is read.
+/// Calls an instrument `calls` times around empty ops that have three tensors, for calibration. The
+/// time that the VM itself needs to call it is not included. `bookkeeping` selects bookkeeping ops,
+/// for which no counter is read.
 pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     static NOWHERE: Nowhere = Nowhere::new(&HOST);
     let vm = NOWHERE.machine();

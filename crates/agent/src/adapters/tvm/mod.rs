@@ -21,9 +21,9 @@
 //! | [`unwatched`] | removes the instrument for runs whose calls are known |
 //! | [`parallel`] | records regions and tasks, and counts workspaces |
 //!
-//! When an op throws, the exception passes through the function that calls the instrument, but
-//! never through the instrument itself. Compiled code may throw through our function that launches
-//! a region, so that function must not have a landing pad.
+//! When an op throws, the exception passes through the function that calls the instrument, but not
+//! through the instrument itself. Compiled code may throw through our function that launches a
+//! region, so that function must not have a landing pad.
 
 mod call;
 mod description;
@@ -37,12 +37,10 @@ mod unwatched;
 use crate::process::hosts::Described;
 use crate::recorder::adapter::Adapter;
 
-/// The description of TVM in a profile.
 pub static HOST: Described = Described::new(description::HOST).allocating(ALLOC_STORAGE);
 
-/// TVM's function that allocates storage. The arguments are context, shape, device, type and scope.
+/// Allocates storage. The arguments are context, shape, device, type and scope.
 const ALLOC_STORAGE: &[u8] = b"vm.builtin.alloc_storage";
 
-/// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter =
     Adapter { rehearse: instrument::rehearse, has_uncounted: true, ..Adapter::NOTHING };

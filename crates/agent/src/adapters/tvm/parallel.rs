@@ -1,6 +1,6 @@
 //! Records parallel regions, and workspaces (temporary memory of an op). When TVM's FFI loads a
-//! compiled module, it gives the module the addresses of the two functions for this. The agent
-//! makes the FFI give it the functions in this file instead.
+//! compiled module, it gives the module the addresses of two functions for this. The agent replaces
+//! these two by the functions in this file.
 //!
 //! ```text
 //!  op ─► launch (ours): region begins ─► launch (TVM's) ─► task (ours) ─► task (the op's), per thread
@@ -59,8 +59,8 @@ pub fn watch() -> i64 {
     SET
 }
 
-/// The data that are needed in a region's tasks and at its end. It is on the stack of the launching
-/// thread, which waits until all tasks have ended.
+/// The data that a region's tasks and its end need. It is on the stack of the launching thread,
+/// which waits until all tasks have ended.
 struct Launch {
     task: ParallelTask,
     data: *mut c_void,
@@ -107,7 +107,7 @@ unsafe fn launch_recorded(task: ParallelTask, data: *mut c_void, tasks: c_int) -
 }
 
 /// Begins a region, and writes its data to `launch`. Returns false if the region is neither
-/// recorded nor counted; `launch` is then not written.
+/// recorded nor counted.
 #[inline(never)]
 fn region_begins(
     task: ParallelTask,

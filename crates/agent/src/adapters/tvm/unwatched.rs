@@ -73,8 +73,8 @@ fn switch(ffi: &Ffi, vm: &Vm, set: *mut Object, on: bool) -> bool {
     vm.watching.switch.with(set).unwrap_or(false)
 }
 
-/// A run of a function that claimed its machine. When this value is dropped, also by unwinding,
-/// [`Run::end`] is called.
+/// A run of a function that claimed its machine. [`Run::end`] is called when this value is dropped,
+/// also by unwinding.
 pub struct Run {
     ffi: &'static Ffi,
     vm: &'static Vm,
@@ -102,7 +102,6 @@ enum Kind {
     Unwatched,
 }
 
-/// How a call of an entry function is treated.
 pub enum Plan {
     /// The call is recorded. `How` says how this is decided in a run with a budget; the run is set
     /// if it claimed the machine.
@@ -273,8 +272,8 @@ impl Drop for Run {
     }
 }
 
-/// Returns which exports among these calls are counted in this thread's table, and how many times
-/// each was called.
+/// Returns which of these exports are counted in this thread's table, and how many times each was
+/// called.
 fn counted(thread: &Thread, mut calls: Vec<u32>) -> Vec<(u32, u64)> {
     let is_counted = |export: &u32| {
         thread.draws.entry(*export).is_some_and(|e| e.calls.load(Ordering::Relaxed) > 0)

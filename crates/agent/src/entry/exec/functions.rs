@@ -1,9 +1,8 @@
 //! The functions that this library exports in place of glibc's functions that start a program.
 //!
 //! Our `execve`, and our versions of the functions that only wrap it, make the system call
-//! directly. If glibc's function does more (searches `PATH`, starts `/bin/sh` for files that are
-//! not programs, or applies the attributes of a spawn), our function calls glibc's, which is looked
-//! up only once.
+//! directly. If glibc's function does more (for example, searches `PATH`), our function calls
+//! glibc's.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -12,7 +11,7 @@ use super::{Program, Strings, launch, replace};
 use crate::os::own_stack;
 use crate::os::sys::set_errno;
 
-/// A function that ours calls: the next definition after this library's, usually glibc's.
+/// The next definition after this library's, usually glibc's.
 struct Real {
     name: &'static CStr,
     at: AtomicPtr<c_void>,
@@ -52,7 +51,6 @@ fn not_there() -> c_int {
     -1
 }
 
-/// Returns the environment of the calling process, which glibc's functions use as well.
 fn own_environment() -> Strings {
     // SAFETY: the expression reads glibc's variable. If one thread changes the variable while
     // another one starts a program, the program has this race without us, too.
@@ -159,8 +157,8 @@ type Spawn = unsafe extern "C" fn(
 ) -> c_int;
 
 /// # Safety
-/// The requirements of `posix_spawn(3)` apply. (For programs that were linked before glibc 2.15,
-/// glibc has an older version that also tries `/bin/sh`; they get the new version here.)
+/// The requirements of `posix_spawn(3)` apply. (Programs that were linked before glibc 2.15 expect
+/// an older version that also tries `/bin/sh`; they get the new version here.)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_spawn(
     pid: *mut libc::pid_t,
@@ -205,8 +203,8 @@ pub unsafe extern "C" fn posix_spawnp(
 
 // The functions made by this macro take the program's arguments one by one. The arguments in
 // registers are pushed onto the stack directly below the other arguments, over the return address.
-// This completes the array of arguments without a copy, however many arguments there are. If the
-// call fails, the return address is put back.
+// This completes the array of arguments without a copy, however many there are. If the call fails,
+// the return address is put back.
 #[cfg(target_arch = "x86_64")]
 macro_rules! listed {
     ($name:ident, $body:ident, $page:literal) => {
@@ -235,7 +233,7 @@ macro_rules! listed {
     };
 }
 
-// The same for AArch64, where the return address is in a register. This code has not been run yet.
+// For AArch64, where the return address is in a register. This code has not been run yet.
 #[cfg(target_arch = "aarch64")]
 macro_rules! listed {
     ($name:ident, $body:ident, $page:literal) => {

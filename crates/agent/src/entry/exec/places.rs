@@ -1,30 +1,27 @@
-//! Memory for copies of an environment, which are passed to a call of `exec` or `posix_spawn`. A
-//! copy is needed until this call returns, but a successful `exec` does not return. So a child of
-//! `vfork` cannot give the memory back, although it is in the address space of the parent, which
-//! continues.
+//! Memory for copies of an environment, which are passed to `exec` or `posix_spawn`. A copy is
+//! needed until the call returns, but a successful `exec` does not return. So a child of `vfork`
+//! cannot give the memory back, although it is in the address space of the parent, which continues.
 //!
-//! So each place (piece of memory) contains who took it: the address of the thread (its thread
-//! pointer, which a child of `vfork` shares with its parent) and the thread's id (which the child
-//! does not share). A thread that calls `vfork` continues only when its child has become another
-//! program or has ended. So if a thread finds a place with its own address and another id, such a
-//! child had taken the place, and the place is free now.
+//! So each place (piece of memory) contains who took it: the thread's pointer, which a child of
+//! `vfork` shares with its parent, and the thread's id, which it does not share. A thread that
+//! calls `vfork` continues when its child has become another program or has ended. So if a thread
+//! finds a place with its own pointer and another id, the place is free.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::os::sys;
 
 struct Kept {
-    /// The address of the thread that uses the place, or 0.
+    /// The pointer of the thread that uses the place, or 0.
     thread: AtomicUsize,
     id: AtomicU32,
-    /// The address of the place's memory, or 0 if it has none yet. Only the thread that has taken
-    /// the place reads or writes this field.
+    /// The address of the place's memory, or 0. Used by the thread that has taken the place.
     at: AtomicUsize,
     bytes: AtomicUsize,
 }
 
-/// The places that are kept for reuse. If more places are needed at the same time, further memory
-/// is mapped, and unmapped after use.
+/// The places that are kept for reuse. If more are needed at the same time, further memory is
+/// mapped, and unmapped after use.
 static KEPT: [Kept; 64] = [const {
     Kept {
         thread: AtomicUsize::new(0),
@@ -34,7 +31,6 @@ static KEPT: [Kept; 64] = [const {
     }
 }; 64];
 
-/// A place that is in use.
 pub struct Place {
     at: *mut u8,
     bytes: usize,
@@ -94,8 +90,7 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    /// If the user of a place has become another program, the place can be taken again. No place is
-    /// taken twice.
+    /// No place is taken twice.
     #[test]
     fn a_place_left_by_a_child_of_vfork_is_used_again() {
         let first = Place::take(100).expect("a place");
@@ -103,8 +98,7 @@ mod tests {
         assert_ne!(first.at(), other.at());
         let at = first.at();
         let kept = first.kept.expect("kept");
-        // A child leaves the place in this state: it contains the child's id, and was not given
-        // back.
+        // A child leaves the place in this state.
         kept.id.store(u32::MAX, Ordering::Relaxed);
         std::mem::forget(first);
         assert_eq!(Place::take(50).expect("a place").at(), at);

@@ -2,8 +2,8 @@
 
 use std::ffi::{CStr, c_long};
 
-/// An open file, which is closed when this value is dropped. It must stay open only during one
-/// operation, because the program may close or reuse any descriptor.
+/// An open file, closed when this value is dropped. It must stay open only during one operation,
+/// because the program may close or reuse any descriptor.
 pub struct Descriptor(i32);
 
 impl Descriptor {
@@ -23,8 +23,7 @@ impl Descriptor {
         read.map_or(0, |count| count as usize)
     }
 
-    /// Returns the size of the file, and the time of its last modification in ns since 1970; zeros
-    /// on failure.
+    /// The time is in ns since 1970; zeros on failure.
     pub fn size_and_time(&self) -> (u64, u64) {
         // SAFETY: `stat` consists of integers, for which zeros are values.
         let mut found: libc::stat = unsafe { std::mem::zeroed() };
@@ -37,7 +36,6 @@ impl Descriptor {
         }
     }
 
-    /// Reads until the end of the file or until `to` is full. Returns how many bytes were read.
     pub fn read_into(&self, to: &mut [u8]) -> usize {
         let mut length = 0;
         while let Some(rest) = to.get_mut(length..).filter(|rest| !rest.is_empty()) {
@@ -58,19 +56,16 @@ impl Drop for Descriptor {
     }
 }
 
-/// The reason why an append failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendError {
-    /// The append would exceed `RLIMIT_FSIZE`; writing the bytes would kill the process with
-    /// SIGXFSZ.
+    /// The append would exceed `RLIMIT_FSIZE`, and SIGXFSZ would kill the process.
     FileSizeLimit,
-    /// The `errno` of the system call that failed.
     Errno(i32),
 }
 
-/// Appends `bytes` to the file at `path`, which is created if it does not exist. The file is opened
-/// and closed each time, because the program could close a descriptor that stayed open and reuse
-/// its number.
+/// Appends `bytes` to the file at `path`, which is created if necessary. The file is opened and
+/// closed each time, because the program could close a descriptor that stayed open and reuse its
+/// number.
 pub fn append(path: &CStr, bytes: &[u8]) -> Result<(), AppendError> {
     let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT;
     let file = Descriptor::open(path, flags).map_err(AppendError::Errno)?;
@@ -85,8 +80,8 @@ pub fn append(path: &CStr, bytes: &[u8]) -> Result<(), AppendError> {
 
 /// Does what [`write_all`] does, if there is a limit `RLIMIT_FSIZE`. Exceeding the limit would
 /// raise SIGXFSZ, which kills the process. The length of the file is checked first, but another
-/// thread may append after the check. Therefore SIGXFSZ is blocked during the write, and a SIGXFSZ
-/// that our write caused is consumed.
+/// thread may append after the check. Therefore SIGXFSZ is blocked during the write, and one that
+/// our write caused is consumed.
 fn append_within(file: &Descriptor, bytes: &[u8], limit: u64) -> Result<(), AppendError> {
     let end = syscall!(libc::SYS_lseek, file.0, 0, libc::SEEK_END).map_err(AppendError::Errno)?;
     if end as u64 + bytes.len() as u64 > limit {
@@ -122,9 +117,8 @@ fn write_all(file: &Descriptor, bytes: &[u8]) -> Result<(), AppendError> {
     Ok(())
 }
 
-/// Creates a pipe and returns its read end and its write end. Both are closed on exec. Their
-/// numbers are 10 or higher, because the pipe must not take the place of standard streams that the
-/// host has closed.
+/// Creates a pipe and returns its read end and its write end. Their numbers are 10 or higher,
+/// because the pipe must not take the place of standard streams that the host has closed.
 pub fn pipe() -> Result<(Descriptor, Descriptor), i32> {
     let mut ends = [0i32; 2];
     syscall!(libc::SYS_pipe2, ends.as_mut_ptr(), libc::O_CLOEXEC)?;
@@ -145,14 +139,13 @@ pub fn make_directory(path: &CStr) -> Result<(), i32> {
     syscall!(libc::SYS_mkdirat, libc::AT_FDCWD, path.as_ptr(), 0o700).map(|_| ())
 }
 
-/// Creates a directory that only its owner can access, and in which all processes of the owner can
-/// create directories. The process's file mode creation mask is not applied.
+/// Like [`make_directory`], but the process's file mode creation mask is not applied, so that all
+/// processes of the owner can create directories in it.
 pub fn make_directory_for_all(path: &CStr) -> Result<(), i32> {
     make_directory(path)?;
     syscall!(libc::SYS_fchmodat, libc::AT_FDCWD, path.as_ptr(), 0o700).map(|_| ())
 }
 
-/// Reads a whole small file, such as those in `/proc`.
 pub fn read_file(path: &CStr) -> Result<Vec<u8>, i32> {
     let file = Descriptor::open(path, libc::O_RDONLY)?;
     let mut content = Vec::new();
@@ -194,7 +187,6 @@ pub fn numbers_in(path: &CStr) -> Result<Vec<u32>, i32> {
     }
 }
 
-/// Reads the target of a symbolic link.
 pub fn read_link(path: &CStr) -> Result<Vec<u8>, i32> {
     let mut buffer = vec![0u8; 4096];
     let at = libc::AT_FDCWD;
@@ -204,8 +196,7 @@ pub fn read_link(path: &CStr) -> Result<Vec<u8>, i32> {
     Ok(buffer)
 }
 
-/// Closes `fd` if it is a perf counter, which an `ioctl` of these descriptors finds out. Called
-/// only in a forked child, for counters that the child has inherited.
+/// Closes `fd` if it is a perf counter, which an `ioctl` of these descriptors finds out.
 pub fn close_counter(fd: i32) {
     const PERF_EVENT_IOC_ID: c_long = 0x8008_2407;
     let mut id = 0u64;

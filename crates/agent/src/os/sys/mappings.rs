@@ -2,9 +2,7 @@
 
 use super::files::read_file;
 
-/// A line of `/proc/self/maps`.
 pub struct Mapping<'a> {
-    /// The mapping's first address.
     pub start: u64,
     /// The first address after the mapping.
     pub end: u64,
@@ -30,13 +28,12 @@ impl<'a> Mapping<'a> {
     }
 }
 
-/// Returns the protection of the mapping that contains `address`, from `/proc/self/maps`.
+/// Returns the protection of the mapping that contains `address`.
 pub fn protection_of(address: usize) -> Option<i32> {
     mapping_of(address).map(|(protection, _)| protection)
 }
 
-/// Returns the protection of the mapping that contains `address`, and whether it is shared, from
-/// `/proc/self/maps`.
+/// Returns the protection of the mapping that contains `address`, and whether it is shared.
 pub fn mapping_of(address: usize) -> Option<(i32, bool)> {
     with_mapping(address, |line| {
         let mode = line.split(|b| *b == b' ').nth(1).unwrap_or_default();
@@ -47,7 +44,7 @@ pub fn mapping_of(address: usize) -> Option<(i32, bool)> {
     })
 }
 
-/// Returns the path of the file that is mapped at `address`, with links resolved.
+/// Returns the path of the file that is mapped at `address`.
 pub fn file_at(address: usize) -> Option<Vec<u8>> {
     with_mapping(address, |line| {
         let path = line.iter().position(|b| *b == b'/').and_then(|at| line.get(at..))?;
@@ -55,7 +52,7 @@ pub fn file_at(address: usize) -> Option<Vec<u8>> {
     })
 }
 
-/// Calls `body` with the line of `/proc/self/maps` whose range contains `address`.
+/// Calls `body` with the line whose range contains `address`.
 fn with_mapping<T>(address: usize, body: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
     let maps = read_file(c"/proc/self/maps").ok()?;
     let holds = |line: &&[u8]| {

@@ -16,7 +16,7 @@ pub fn map_zeros(bytes: usize) -> Result<*mut u8, i32> {
     syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0).map(|at| at as *mut u8)
 }
 
-/// Reserves addresses. Nothing may be read or written there until other memory is mapped over them.
+/// Reserves addresses, over which other memory can be mapped later.
 pub fn reserve(bytes: usize) -> Result<*mut u8, i32> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     syscall!(libc::SYS_mmap, 0, bytes, libc::PROT_NONE, flags, -1, 0).map(|at| at as *mut u8)
@@ -28,30 +28,27 @@ pub fn move_mapping(from: *mut u8, bytes: usize, to: *mut u8) -> Result<(), i32>
     syscall!(libc::SYS_mremap, from, bytes, bytes, flags, to).map(|_| ())
 }
 
-/// Maps read-only zeros at `address`. Replaces what is mapped there, so this must not be needed any
-/// more.
+/// Maps read-only zeros at `address`. Replaces what is mapped there.
 pub fn map_zeros_at(address: usize, bytes: usize) -> Result<(), i32> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     syscall!(libc::SYS_mmap, address, bytes, libc::PROT_READ, flags, -1, 0).map(|_| ())
 }
 
-/// Maps private memory, zeroed and writable, over memory of the agent at this address.
+/// Maps private memory over memory of the agent at this address.
 pub fn map_private_at(address: usize, bytes: usize) -> Result<(), i32> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     syscall!(libc::SYS_mmap, address, bytes, protection, flags, -1, 0).map(|_| ())
 }
 
-/// Maps memory for stacks: for short-lived child processes, or for the agent's own work.
 pub fn map_stacks(bytes: usize) -> Result<*mut u8, i32> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
     syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0).map(|at| at as *mut u8)
 }
 
-/// Maps private memory that is zeroed in a forked child. Its pages are present from the start, so
-/// using it never causes a page fault. They are never copied on write, so a fork does not cause
-/// page faults in the parent.
+/// Maps private memory that is zeroed in a forked child. Its pages are present from the start and
+/// are not copied on write, so using them causes no page faults in this process, even after a fork.
 pub fn map_wiped_on_fork(bytes: usize) -> Result<*mut u8, i32> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
@@ -64,14 +61,12 @@ pub fn map_wiped_on_fork(bytes: usize) -> Result<*mut u8, i32> {
     Ok(at as *mut u8)
 }
 
-/// Makes the pages of a mapped range present, for reading or writing. Before Linux 5.14, always
-/// returns `EINVAL`.
+/// Makes the pages of a mapped range present. Before Linux 5.14, returns `EINVAL`.
 pub fn populate(at: usize, bytes: usize, for_writing: bool) -> Result<(), i32> {
     let advice = if for_writing { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
     syscall!(libc::SYS_madvise, at, bytes, advice).map(|_| ())
 }
 
-/// Unmaps memory that the agent has mapped.
 pub fn unmap(at: *mut u8, bytes: usize) {
     let _ = syscall!(libc::SYS_munmap, at, bytes);
 }
@@ -81,8 +76,7 @@ pub fn protect(at: usize, bytes: usize, protection: i32) -> Result<(), i32> {
     syscall!(libc::SYS_mprotect, at, bytes, protection).map(|_| ())
 }
 
-/// Behaves like libc's `mprotect`: returns −1 and sets `errno` on failure, does not change `errno`
-/// on success.
+/// Behaves like libc's `mprotect`, also with respect to `errno`.
 ///
 /// # Safety
 /// The requirements of `mprotect(2)` apply: the owner of the memory must be prepared for the new
@@ -92,7 +86,7 @@ pub unsafe fn host_mprotect(at: *mut c_void, bytes: usize, protection: i32) -> i
     unsafe { libc::syscall(libc::SYS_mprotect, at, bytes, protection) as i32 }
 }
 
-/// Behaves like libc's `mmap`: returns `MAP_FAILED` and sets `errno` on failure.
+/// Behaves like libc's `mmap`, also with respect to `errno`.
 ///
 /// # Safety
 /// The requirements of `mmap(2)` apply.

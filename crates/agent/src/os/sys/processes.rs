@@ -4,16 +4,14 @@ use std::ffi::c_long;
 
 use super::files::read_file;
 
-/// Ends the process at once, as `_exit` does. Called only if the user has asked for nothing but the
-/// list of counters, which was then printed.
+/// Called if the user has asked for nothing but the list of counters.
 pub fn end_process() -> ! {
     loop {
         let _ = syscall!(libc::SYS_exit_group, 0);
     }
 }
 
-/// Ends the process at once with this status. Called only if all of the program's own threads have
-/// ended.
+/// Called if all of the program's own threads have ended.
 pub fn end_process_with(status: i32) -> ! {
     loop {
         let _ = syscall!(libc::SYS_exit_group, status);

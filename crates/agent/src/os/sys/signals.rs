@@ -2,10 +2,9 @@
 
 use std::ffi::c_long;
 
-/// Blocks signals on this thread until dropped, so that none of the host's handlers runs. Used for
-/// work that a handler must not interrupt by a fork. Signals that the thread's own instructions
-/// cause stay unblocked, and so does glibc's `SIGSETXID`, because `setuid` and related functions
-/// wait until every thread has handled it.
+/// Blocks signals on this thread until dropped, for work that a handler must not interrupt by a
+/// fork. Signals that the thread's own instructions cause stay unblocked, and so does glibc's
+/// `SIGSETXID`, because `setuid` and related functions wait until every thread has handled it.
 pub struct SignalsBlocked(u64);
 
 /// glibc's own signals: `SIGCANCEL` asks a thread to end (`pthread_cancel`), `SIGSETXID` sets the
@@ -15,13 +14,13 @@ const SIGCANCEL: i32 = 32;
 const SIGSETXID: i32 = 33;
 
 impl SignalsBlocked {
-    /// Blocks the signals. A request to cancel the thread is blocked as well.
+    /// A request to cancel the thread is blocked as well.
     pub fn new() -> Self {
         Self::except(&[SIGSETXID])
     }
 
-    /// Blocks the signals while threads are started. The new threads inherit the mask, so they get
-    /// none of the program's signals, but all of glibc's own signals.
+    /// For starting threads. The new threads inherit the mask, so they get none of the program's
+    /// signals, but all of glibc's own signals.
     pub fn for_new_threads() -> Self {
         Self::except(&[SIGSETXID, SIGCANCEL])
     }

@@ -6,7 +6,7 @@ use super::files::Descriptor;
 use super::processes::process_id;
 
 /// Copies memory from an address that may be invalid, without a fault. Returns how many bytes were
-/// copied, from the start on.
+/// copied.
 pub fn copy_memory(from: usize, to: &mut [u8]) -> usize {
     let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let remote = libc::iovec { iov_base: from as *mut c_void, iov_len: to.len() };
@@ -14,7 +14,7 @@ pub fn copy_memory(from: usize, to: &mut [u8]) -> usize {
     match syscall!(call, process_id(), &raw const local, 1, &raw const remote, 1, 0) {
         Ok(count) => count as usize,
         Err(libc::EFAULT) => 0,
-        // The system call is forbidden (seccomp, Yama), so read through /proc instead.
+        // The system call is forbidden (seccomp, Yama).
         Err(_) => copy_through_proc(from, to),
     }
 }
@@ -25,7 +25,7 @@ fn copy_through_proc(from: usize, to: &mut [u8]) -> usize {
     count.map_or(0, |n| n as usize)
 }
 
-/// Types for which any bytes are a valid value, so that a value can be read from any memory.
+/// Types for which any bytes are a valid value.
 ///
 /// # Safety
 /// The type must consist of integers, raw pointers, and functions that may be null.

@@ -1,6 +1,6 @@
 //! The stages of attaching a thread. Each stage takes a resource, and gives it back when the stage
-//! is dropped, unless `keep` was called. If a stage fails, the thread keeps no resource, because
-//! the earlier stages are dropped in reverse order.
+//! is dropped, unless `keep` was called. If a stage fails, the earlier stages are dropped in
+//! reverse order.
 //!
 //! ```text
 //!  ClaimedPage ─► Memory ─► Counters ─► TakenDraws ─► all are kept by the thread's state
@@ -22,7 +22,6 @@ use crate::recorder::thread::{THREAD_BYTES, Thread};
 use crate::state::epoch;
 use crate::state::run::Run;
 
-/// A page of the pool that is claimed for the thread.
 pub(super) struct ClaimedPage {
     run: &'static Run,
     pub(super) number: usize,
@@ -91,8 +90,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Opens the thread's counters. If they cannot be opened, this is counted as a loss, and the
-    /// thread's calls are only timed.
+    /// Opens the thread's counters. If that fails, counts a loss.
     pub(super) fn open(run: &'static Run, process: &Process) -> Self {
         let mut this = Self { counters: ThreadCounters::closed(), are_open: false };
         if run.counter_mask != 0 && run.budget != Some(0.0) {
@@ -131,8 +129,8 @@ impl Drop for Counters {
     }
 }
 
-/// The data with which the thread chooses calls at random in a run with a budget. If the thread has
-/// an earlier state, the addresses that the state has reserved are reused.
+/// The data for choosing calls at random in a run with a budget. The addresses that an earlier
+/// state of the thread has reserved are reused.
 pub(super) struct TakenDraws<'a> {
     pub(super) draws: Draws,
     memory: &'a Memory,
@@ -186,10 +184,9 @@ impl Drop for TakenDraws<'_> {
     }
 }
 
-/// Writes a value word by word. For a large value, a plain write would call `memmove`. If the host
-/// is built with ThreadSanitizer, the sanitizer would see this call, and would report a race with
-/// the thread that had this memory before. The reason is that the sanitizer does not see the
-/// agent's system calls in between.
+/// Writes a value word by word. For a large value, a plain write would call `memmove`.
+/// ThreadSanitizer in the host would see this call, and would report a race with the thread that
+/// had this memory before, because it does not see the agent's system calls in between.
 ///
 /// # Safety
 /// `to` must be valid for writes.

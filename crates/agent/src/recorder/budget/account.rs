@@ -11,36 +11,32 @@
 //! export's calls. So one in *period* of its calls is timed, where the period is cost / (share ·
 //! mean duration). The share is the budget, minus the cost of everything that is not chosen at
 //! random (calls that are only counted, clock records, flushes), and minus a part of the debt. The
-//! debt is the time by which recording has exceeded the budget up to now, for example because the
-//! thread had to be attached. The share depends only on the past, so the estimates that are made
-//! from the timed calls stay unbiased.
+//! debt is the time by which recording has exceeded the budget up to now, for example to attach the
+//! thread. The share depends only on the past, so the estimates from the timed calls stay unbiased.
 //!
 //! All costs are in ticks of the run's clock. They are estimates: the recorder measures its own
-//! time, including its own cache misses. It does not measure the time that the program loses
-//! because the recorder displaces the program's data from the caches. So the share aims below the
-//! budget ([`MARGIN`]).
+//! time, including its own cache misses, but not the time that the program loses because its data
+//! was displaced from the caches. So the share aims below the budget ([`MARGIN`]).
 
-/// The number of calls of each export and thread that are all timed, before calls are chosen at
-/// random.
+/// The number of first calls of each export and thread that are all timed.
 pub const FIRST_TIMED: u64 = 8;
-/// Of these calls, the number of first ones whose counters are all read, if there are counters.
+/// The number of first calls whose counters are all read.
 pub const FIRST_COUNTED: u64 = 2;
 /// The longest period: on average, at least one call in this many is drawn.
 pub const LONGEST: u32 = 1 << 24;
 /// The part of the budget that the account tries to use.
 const MARGIN: f64 = 0.8;
-/// The smallest part of the budget that may be spent on timing. It ensures that some calls are
-/// timed even on a thread that has exceeded the budget.
+/// The smallest part of the budget for timing. With it, some calls are timed even on a thread that
+/// has exceeded the budget.
 const LEAST: f64 = 1.0 / 32.0;
-/// The part of the remaining budget that is used to watch runs of models (to have the host announce
-/// each op, [`super::watch`]).
+/// The part of the remaining budget that is used to watch runs of models ([`super::watch`]).
 const WATCHING: f64 = 0.5;
 /// The smallest part of the time of a model's runs that is used to watch them.
 const LEAST_WATCHING: f64 = 1e-4;
 /// The longest period for runs of models: on average, at least one run in this many is watched.
 pub const MOST_RUNS: u32 = 1 << 14;
-/// The shortest processor time within which a debt is paid back. Usually, this time is a quarter of
-/// the processor time that the thread has used up to now.
+/// The shortest processor time within which a debt is paid back. The usual one is a quarter of the
+/// thread's processor time up to now.
 const SHORTEST_HORIZON_NS: f64 = 20e6;
 const WEIGHT: f64 = 1.0 / 16.0;
 
@@ -49,7 +45,7 @@ const WEIGHT: f64 = 1.0 / 16.0;
 /// code and data are not in the caches.) This part consists of mispredicted jumps before the first
 /// clock read and after the last one, and of cache lines that the program must fetch again.
 /// Measured with a transformer (134 calls in 200 µs): if one call in nine was timed, a timed call
-/// cost 274 ns, of which the recorder measured 93 ns; if three in four were timed, it cost 67 ns,
+/// cost 274 ns, of which the recorder measured 93 ns. If three in four were timed, it cost 67 ns,
 /// of which the recorder measured 42 ns. A warm bracket takes 35 ns.
 const UNSEEN: f64 = 3.0;
 
@@ -62,7 +58,6 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Starts with an assumed cost, in ticks.
     pub const fn new(ticks: f64) -> Self {
         Self { mean: ticks, least: f64::INFINITY }
     }
@@ -73,8 +68,8 @@ impl Cost {
         self.mean + UNSEEN * (self.mean - self.least).max(0.0)
     }
 
-    /// Adds a measurement. The recorder may have been interrupted during the measurement. So a
-    /// measurement above four times the mean plus 16 ticks is reduced to that value.
+    /// Adds a measurement, during which the recorder may have been interrupted. So it counts as at
+    /// most four times the mean plus 16 ticks.
     #[inline(always)]
     pub fn measured(&mut self, ticks: u64) {
         let bounded = (ticks as f64).min(4.0 * self.mean + 16.0);
@@ -91,27 +86,25 @@ pub struct Account {
     pub timed: Cost,
     /// Cost of a timed call with counters.
     pub counted: Cost,
-    /// Cost of a call that is only counted.
     pub only_counted: Cost,
     /// Cost of a clock record, including the update of the account.
     pub clock: Cost,
     timing: f64,
-    /// The time that was spent on work that is done whether calls are timed or not (clock records
-    /// and flushes), except the times in `counting`, `telling` and `attaching`.
+    /// The time that was spent on clock records, flushes and the like, whether calls are timed or
+    /// not.
     fixed: f64,
-    /// The time that was spent on calls that a stub only counts before it jumps to the called
-    /// function.
+    /// The time that was spent on calls that a stub only counts.
     counting: f64,
-    /// The time that was spent on calls that are only counted, but not by a stub: on ops that the
-    /// host announces one by one, and on calls in runs that are not watched.
+    /// The time that was spent on other calls that are only counted: on ops that the host announces
+    /// one by one, and on calls in runs that are not watched.
     telling: f64,
-    /// Number of calls whose time is in `telling`. Their time is not in `counting`.
+    /// Number of the calls in `telling`.
     told: u64,
     /// The time that was spent on attaching the thread.
     attaching: f64,
-    /// The part of the time of an export's calls that may be spent on timing these calls.
+    /// The part of the time of an export's calls that may be spent on timing them.
     share: f64,
-    /// The part of the time of an export's calls that may be spent on reading counters for them.
+    /// The part of the time of an export's calls that may be spent on reading counters.
     counter_share: f64,
     /// The part of the thread's further processor time that recording may take.
     left: f64,
@@ -125,7 +118,7 @@ impl Account {
         let mut account = Self {
             budget,
             ticks_per_ns,
-            // These are assumptions. The first calls are all measured, which corrects them.
+            // These are assumptions. The measurements of the first calls correct them.
             timed: ns(150.0),
             counted: ns(10_000.0),
             only_counted: ns(5.0),
@@ -144,13 +137,11 @@ impl Account {
         account
     }
 
-    /// Returns the cost of recording up to now, in ns.
     pub fn price_ns(&self) -> u64 {
         (self.sum() / self.ticks_per_ns) as u64
     }
 
-    /// Adds the cost of a timed call, and of the `skipped` calls that were only counted between it
-    /// and the timed call before it. `counted` says whether the call's counters were read.
+    /// Adds the cost of a timed call, and of the `skipped` calls that were only counted before it.
     #[inline(always)]
     pub fn add(&mut self, counted: bool, skipped: u64) {
         self.timing += if counted { self.counted.ticks() } else { self.timed.ticks() };
@@ -159,28 +150,28 @@ impl Account {
         }
     }
 
-    /// Adds an op that the host announced and that is only counted.
+    /// Adds an announced op that is only counted.
     #[inline(always)]
     pub fn add_told(&mut self) {
         self.telling += self.only_counted.ticks();
         self.told += 1;
     }
 
-    /// Adds an op that the host announced and that is only counted, in a run of a model for which
-    /// the additional time of watching is measured. That measurement contains the op's cost.
+    /// Adds such an op in a run of a model for which the additional time of watching is measured.
+    /// That measurement contains the op's cost.
     #[inline(always)]
     pub fn add_told_in_watched(&mut self) {
         self.told += 1;
     }
 
-    /// Adds the cost of a run of a model, watched or not, in ticks. `calls` is the number of the
-    /// run's calls that were counted without being announced.
+    /// Adds the cost of a run of a model, in ticks. `calls` is the number of calls that were
+    /// counted without being announced.
     pub fn add_run(&mut self, calls: u64, ticks: f64) {
         self.told += calls;
         self.telling += ticks;
     }
 
-    /// Returns the number of calls that were only counted, but not by a stub, and their cost in ns.
+    /// Returns the number of only counted calls that no stub counted, and their cost in ns.
     pub fn told(&self) -> (u64, u64) {
         (self.told, (self.telling / self.ticks_per_ns) as u64)
     }
@@ -189,25 +180,23 @@ impl Account {
         self.timing + self.fixed + self.counting + self.telling + self.attaching
     }
 
-    /// Called when the thread ends: `only_counted` is the total number of its calls that were only
-    /// counted. Before this, the account lacks the calls after the last timed call of each export.
+    /// Called when the thread ends, with the number of calls that were only counted. Before this,
+    /// the account lacks the calls after the last timed call of each export.
     pub fn end(&mut self, only_counted: u64) {
         let counting = only_counted.saturating_sub(self.told);
         self.counting = counting as f64 * self.only_counted.ticks();
     }
 
-    /// Adds the cost of work that is done whether calls are timed or not, in ticks.
     pub fn add_fixed(&mut self, ticks: f64) {
         self.fixed += ticks;
     }
 
-    /// Adds processor time that attaching the thread took.
     pub fn add_attaching(&mut self, ns: u64) {
         self.attaching += ns as f64 * self.ticks_per_ns;
     }
 
     /// Computes again how much of the time may be spent on timing. `cpu_ns` is the thread's
-    /// processor time since it began to attach, and `counts` says whether counters can be read.
+    /// processor time since it began to attach.
     pub fn update_share(&mut self, cpu_ns: u64, counts: bool) {
         self.divide(cpu_ns as f64, counts);
     }
@@ -229,8 +218,8 @@ impl Account {
     /// Returns the period with which the calls of an export are timed from now on. `timed` is the
     /// number of its timed calls, and `ticks` their total time. `current` is the present period; it
     /// is kept if it is not much too long, because fewer different periods make better estimates.
-    /// If only one in `watched` runs of the model is watched, the period refers only to the calls
-    /// in watched runs.
+    /// If one in `watched` runs of the model is watched, the period refers to the calls in watched
+    /// runs.
     #[inline(always)]
     pub fn period(&self, timed: u64, ticks: u64, current: u32, watched: u32) -> u32 {
         if timed < FIRST_TIMED {
@@ -242,9 +231,9 @@ impl Account {
         choose(wanted / f64::from(watched), current).min(LONGEST / watched)
     }
 
-    /// Returns the period with which runs of a model are watched from now on: one run in so many is
-    /// watched. Watching makes a run `cost` ticks longer. A run that is not watched takes `ticks`,
-    /// and the recorder needs `own` ticks for it.
+    /// Returns the period with which runs of a model are watched from now on. Watching makes a run
+    /// `cost` ticks longer. A run that is not watched takes `ticks`, and the recorder needs `own`
+    /// ticks for it.
     pub fn runs_per_watched(&self, cost: f64, ticks: f64, own: f64, current: u32) -> u32 {
         let share = WATCHING * (self.left - own / (ticks + 1.0)).max(LEAST * self.budget);
         // Even with the budget 0, a run is watched from time to time, to check that the function
@@ -252,7 +241,6 @@ impl Account {
         choose(cost / (share.max(LEAST_WATCHING) * (ticks + 1.0)), current).min(MOST_RUNS)
     }
 
-    /// Returns the period with which the counters of timed calls are read from now on.
     #[inline(always)]
     pub fn counter_period(&self, timed: u64, ticks: u64, period: u32, current: u32) -> u32 {
         if timed < FIRST_COUNTED {
@@ -287,8 +275,7 @@ fn round_up(wanted: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Makes an account in which a tick is a nanosecond. A timed call costs 100 ns, a timed call
-    /// with counters costs 1,100 ns, and nothing was spent yet.
+    /// Makes an account in which a tick is a nanosecond, and nothing was spent yet.
     fn account(budget: f64, counts: bool) -> Account {
         let mut account = Account::new(budget, 1.0, 0, counts);
         (account.timed, account.counted) = (Cost::new(100.0), Cost::new(1_100.0));
@@ -308,17 +295,15 @@ mod tests {
         // A period that is not much too long is kept.
         assert_eq!(account.period(1_000, 100_000, 24, 1), 24);
         assert_eq!(account.period(1_000, 100_000, 32, 1), 16);
-        // The first calls are timed in any case.
         assert_eq!(account.period(FIRST_TIMED - 1, 7, 1, 1), 1);
-        // If a call takes no time, it is hardly ever timed.
         assert_eq!(account.period(1_000_000_000, 0, 1, 1), LONGEST);
     }
 
     #[test]
     fn counters_have_half_of_the_share() {
-        // Half of 8 % of 1,000 ns can be spent on timing a call: 40 ns, so one call in 2.5 is
-        // timed, rounded up to 3. Reading counters costs 1,000 ns more, so they can be read in one
-        // call in 25. That is one in 25 / 3 = 8.3 of the timed calls, rounded up to 12.
+        // Half of 8 % of 1,000 ns is 40 ns, so one call in 2.5 is timed, rounded up to 3. Reading
+        // counters costs 1,000 ns more, so they can be read in one call in 25. That is one in 25 /
+        // 3 = 8.3 of the timed calls, rounded up to 12.
         let account = account(0.1, true);
         assert_eq!(account.period(1_000, 1_000_000, 1, 1), 3);
         assert_eq!(account.counter_period(1_000, 1_000_000, 3, 1), 12);
@@ -332,12 +317,10 @@ mod tests {
         // 49.4, rounded up to 64.
         let account = account(0.1, false);
         assert_eq!(account.runs_per_watched(43_000.0, 24_000.0, 180.0, 1), 64);
-        // Watching costs almost nothing, so every run is watched.
         assert_eq!(account.runs_per_watched(100.0, 24_000.0, 180.0, 1), 1);
         // Nothing is left, so 1/32 of the budget is used: 75 ticks. Half of that is 37.5 ticks: one
         // run in 1,147, rounded up to 1,536.
         assert_eq!(account.runs_per_watched(43_000.0, 24_000.0, 2_000.0, 1), 1_536);
-        // With a budget of 0, as few runs as possible are watched.
         let none = super::Account::new(0.0, 1.0, 0, false);
         assert_eq!(none.runs_per_watched(43_000.0, 24_000.0, 180.0, 1), MOST_RUNS);
     }
@@ -346,13 +329,13 @@ mod tests {
     fn what_was_spent_too_much_is_paid_back() {
         let mut account = account(0.1, false);
         // Attaching took 5 ms of the first 10 ms of processor time: 4.2 ms too much, which must be
-        // paid back within 20 ms. So only the smallest part is left: 1/32 of 10 %.
+        // paid back within 20 ms. So the smallest part is left: 1/32 of 10 %.
         account.add_attaching(5_000_000);
         account.update_share(10_000_000, false);
         // 100 / (0.003125 · 1,000) = 32
         assert_eq!(account.period(1_000, 1_000_000, 1, 1), 32);
         assert_eq!(account.price_ns(), 5_000_000);
-        // After 100 ms of processor time, the 5 ms for attaching are within the budget.
+        // After 100 ms, the 5 ms for attaching are within the budget.
         account.update_share(100_000_000, false);
         assert_eq!(account.period(1_000, 1_000_000, 1, 1), 2);
     }
@@ -360,7 +343,7 @@ mod tests {
     #[test]
     fn what_is_not_drawn_leaves_less_for_timing() {
         let mut account = account(0.1, false);
-        // 4 % of the time goes to clock records and counting; 8 % is the goal.
+        // 4 % of the time goes to clock records; 8 % is the goal.
         account.add_fixed(4_000_000.0);
         account.update_share(100_000_000, false);
         // 100 / (0.04 · 1,000) = 2.5 → 3
@@ -374,9 +357,8 @@ mod tests {
         assert!(cost.ticks() < 125.0, "{cost:?}");
         (0..200).for_each(|_| cost.measured(300));
         assert!((cost.ticks() - 300.0).abs() < 1.0, "{cost:?}");
-        // Half of the brackets are warm and take 100, the other half take 300. The mean is 200. For
-        // the part that cannot be measured, three times the difference between mean and minimum is
-        // added ([`UNSEEN`]).
+        // Half of the brackets are warm and take 100, the other half take 300. Three times the
+        // difference between mean and minimum is added ([`UNSEEN`]).
         (0..400).for_each(|i| cost.measured(if i % 2 == 0 { 100 } else { 300 }));
         assert!((cost.ticks() - 500.0).abs() < 30.0, "{cost:?}");
     }

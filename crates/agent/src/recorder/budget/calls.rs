@@ -18,9 +18,9 @@ use crate::recorder::busy::while_busy;
 use crate::recorder::thread::Thread;
 use crate::state::run::Run;
 
-/// Counts a call, if possible. Returns true if the call is only counted and must not be timed.
-/// Returns `None` if the call was not counted, because the thread's table has no entry for the
-/// export or the thread is not attached.
+/// Counts a call, if possible. Returns true if the call must not be timed. Returns `None` if it was
+/// not counted, because the thread's table has no entry for the export or the thread is not
+/// attached.
 ///
 /// # Safety
 /// `thread` must be null or the calling thread's state.
@@ -33,7 +33,7 @@ pub(crate) unsafe fn is_only_counted(thread: *mut Thread, export: u32) -> Option
 }
 
 impl Thread {
-    /// Called after calibration: begins to count and draw calls. Before this, no call has an entry.
+    /// Called after calibration. Before this, no call has an entry.
     pub(crate) fn begin_draws(&mut self) {
         if !self.draws.is_on {
             return;
@@ -47,8 +47,8 @@ impl Thread {
         self.store_spent(cpu_ns);
     }
 
-    /// Counts a call. Returns whether it must be recorded. If it cannot be counted, this is counted
-    /// as a loss, and the function returns false.
+    /// Counts a call. Returns whether it must be recorded. If the call cannot be counted, counts a
+    /// loss and returns false.
     #[inline(always)]
     pub(crate) fn count_call(&mut self, export: u32) -> bool {
         match self.draws.entry(export) {
@@ -57,16 +57,14 @@ impl Thread {
         }
     }
 
-    /// Counts a call of an export that has no entry in the thread's table yet. Enlarges the table
-    /// first.
+    /// Enlarges the table for an export without an entry, and counts its call.
     #[cold]
     #[inline(never)]
     fn count_first(&mut self, export: u32) -> bool {
         self.make_room(export) && self.draws.entry(export).is_some_and(count)
     }
 
-    /// Makes the table large enough for an export. If that is impossible, counts a loss and returns
-    /// false.
+    /// Makes the table large enough for an export. If that fails, counts a loss and returns false.
     #[cold]
     fn make_room(&mut self, export: u32) -> bool {
         let _errno = ErrnoGuard::new();
@@ -78,16 +76,15 @@ impl Thread {
         true
     }
 
-    /// Enlarges the table. This runs on a separate stack with signals blocked, because a signal
-    /// handler must not find the table half replaced.
+    /// Runs on a separate stack with signals blocked, because a signal handler must not find the
+    /// table half replaced.
     fn grow_table(&mut self, export: u32) -> Result<(), i32> {
         self.draws.table.make(self.run, &self.process, &self.start, export)?;
         (self.draws.entries, self.draws.len) = (self.draws.table.entries(), self.draws.table.len());
         Ok(())
     }
 
-    /// Begins a call in a run with a budget: counts it, and opens it if it is drawn. Returns
-    /// whether it was opened.
+    /// Counts a call, and opens it if it is drawn. Returns whether it was opened.
     #[inline(always)]
     pub(crate) fn begin_in_budget(&mut self, call: &NewCall) -> bool {
         let is_wanted = self.rehearsing || call.is_counted || {
@@ -98,9 +95,8 @@ impl Thread {
     }
 
     /// Prepares for a call that was not drawn and begins while other calls are open. Its end must
-    /// not be mistaken for the end of an open call. So calls that were abandoned are forgotten, and
-    /// if there is an open call of the same export, this call is recorded in any case. Returns
-    /// whether the call was opened.
+    /// not be mistaken for the end of an open call. So abandoned calls are forgotten, and if a call
+    /// of the same export is open, this call is recorded too. Returns whether the call was opened.
     #[cold]
     #[inline(never)]
     pub(crate) fn begin_within(&mut self, call: &NewCall) -> bool {
@@ -115,14 +111,12 @@ impl Thread {
             && self.open_drawn(&NewCall { how: How::Within, ..*call })
     }
 
-    /// Called for a call that was counted and must be recorded. Draws it, which also decides
-    /// whether its counters are read, and opens it. Returns false if the call cannot be recorded.
-    /// Empty calls for calibration are not drawn, but go through the same code, so that its cost is
-    /// measured.
+    /// Draws and opens a call that was counted and must be recorded. Returns false if it cannot be
+    /// recorded. Empty calls for calibration are not drawn, but go through the same code, so that
+    /// its cost is measured.
     #[inline(always)]
     pub(super) fn open_drawn(&mut self, call: &NewCall) -> bool {
-        // If the recorder was interrupted by a signal handler that makes calls, these calls are
-        // only counted.
+        // The recorder was interrupted by a signal handler, whose calls are only counted.
         if self.busy.is_set() {
             return false;
         }
@@ -143,15 +137,15 @@ impl Thread {
         self.open(call, reads, drawn.as_ref())
     }
 
-    /// Called if a call cannot begin. If it was drawn, gives its draw back. Always returns false.
+    /// Called if a call cannot begin. Gives back its draw, and returns false.
     #[cold]
     pub(crate) fn refuse(&self, open: Option<&DrawnCall>) -> bool {
         open.iter().for_each(|open| self.draws.give_back(open.export, &open.drawn));
         false
     }
 
-    /// Opens the thread's counters for the call with index `depth`, unless they are already open
-    /// for an outer call. Returns false if they cannot be opened.
+    /// Opens the thread's counters for the call with index `depth`, unless an outer call has them
+    /// open. Returns false if they cannot be opened.
     #[cold]
     #[inline(never)]
     pub(crate) fn open_for_call(&mut self, depth: usize) -> bool {
@@ -172,8 +166,7 @@ impl Thread {
         true
     }
 
-    /// Closes the thread's counters, unless a call with an index below `depth` (an outer call)
-    /// still needs them.
+    /// Closes the thread's counters, unless an outer call still needs them.
     #[cold]
     #[inline(never)]
     pub(crate) fn close_after_call(&mut self, depth: usize) {
@@ -195,8 +188,7 @@ impl Thread {
         self.draws.reading >> depth != 0
     }
 
-    /// Gives back the draw of the call with index `depth`, which was abandoned, and closes its
-    /// counters.
+    /// Gives back the draw of an abandoned call, and closes its counters.
     pub(crate) fn abandon_draw(&mut self, depth: usize) {
         if self.is_drawn(depth) {
             let DrawnCall { export, drawn, .. } = self.draws.open[depth % DEEPEST];
@@ -208,8 +200,8 @@ impl Thread {
         }
     }
 
-    /// Called after a call was recorded. Closes the counters if they were open for it. If the call
-    /// was drawn, adds it to the export's entry and to the account.
+    /// Called after a call was recorded. Closes the counters that were open for it, and adds a
+    /// drawn call to the export's entry and to the account.
     #[inline(always)]
     pub(crate) fn finish_draw(&mut self, call: &Call, is_drawn: bool) {
         let depth = self.depth as usize;
@@ -223,7 +215,7 @@ impl Thread {
         }
     }
 
-    /// Counts and draws a call that has just ended and that was not among the open calls
+    /// Counts and draws a call that has just ended and was not among the open calls
     /// ([`Thread::record_apart`]). Returns whether it must be recorded.
     pub(crate) fn draw_apart(&mut self, export: u32) -> bool {
         self.draws.look_at_step();
@@ -240,9 +232,8 @@ impl Thread {
         true
     }
 
-    /// Counts calls that the host did not announce, because they were made in a run of the model
-    /// that was not watched. The number of announced calls until the next timed call does not
-    /// change.
+    /// Counts calls that the host did not announce. The number of announced calls until the next
+    /// timed call does not change.
     pub(crate) fn count_unwatched(&mut self, export: u32, calls: u64) {
         if self.draws.entry(export).is_none() && !self.make_room(export) {
             return;
@@ -250,15 +241,14 @@ impl Thread {
         self.draws.entry(export).iter().for_each(|entry| count_unwatched(entry, calls));
     }
 
-    /// Adds a call that was not among the open calls to its export's entry and to the account,
-    /// after it was recorded.
+    /// Adds a recorded call that was not among the open calls to the export's entry and to the
+    /// account.
     pub(crate) fn bill_apart(&mut self, call: &Call) {
         self.bill_call(self.depth as usize, call.start, call.end, false);
     }
 
-    /// Adds a drawn call to its export's entry and to the account, after it was recorded and its
-    /// counters were closed. `start` and `end` are its times in ticks, and `depth` was its index
-    /// among the open calls.
+    /// Adds a drawn call to the export's entry and to the account, after it was recorded and its
+    /// counters were closed. `start` and `end` are its times in ticks, and `depth` was its index.
     #[inline(always)]
     fn bill_call(&mut self, depth: usize, start: u64, end: u64, read: bool) {
         let open = self.draws.open[depth % DEEPEST];
@@ -271,8 +261,8 @@ impl Thread {
         self.draws.add(&open, end.wrapping_sub(start), read, own);
     }
 
-    /// Updates the account, after a record of the thread's clocks was written. `ticks` and `cpu_ns`
-    /// are the time and the thread's processor time that this record contains.
+    /// Called after a record of the thread's clocks was written, with the time and the processor
+    /// time in that record.
     pub(crate) fn update_account(&mut self, ticks: u64, cpu_ns: u64) {
         if !self.draws.is_on {
             return;
@@ -286,7 +276,7 @@ impl Thread {
         account.add_fixed(account.clock.ticks() + flushed as f64);
         account.update_share(cpu_ns, self.draws.counts);
         // The cost of the call before the clock record is not measured, because it would contain
-        // the time of this function.
+        // this function.
         self.draws.open[self.depth as usize % DEEPEST].begun = 0;
         self.store_spent(cpu_ns);
     }
@@ -297,8 +287,7 @@ impl Thread {
         self.draws.table.set_spent(Spent { cpu_ns, price_ns, told_calls, told_ns });
     }
 
-    /// Called when the thread ends. Adds all calls that were only counted to the account, including
-    /// those after the last timed call of each export.
+    /// Called when the thread ends. Adds the calls that were only counted to the account.
     fn bill_counting(&mut self, counted: &CountsFrame) {
         let only_counted: u64 =
             counted.rows.iter().map(|row| row.calls.saturating_sub(row.timed)).sum();
@@ -307,9 +296,8 @@ impl Thread {
         self.store_spent(cpu_ns);
     }
 
-    /// Called when the thread ends. Appends its counts to the profile, and gives the table's pages
-    /// back. If the counts cannot be appended, they stay in the pool, from which `counterpoint run`
-    /// or `counterpoint report` collects them.
+    /// Called when the thread ends. Appends its counts to the profile. If that fails, the counts
+    /// stay in the pool, from which `counterpoint run` or `counterpoint report` collects them.
     pub(crate) fn leave_draws(&mut self) {
         if !self.draws.is_on {
             return;
@@ -328,8 +316,8 @@ impl Thread {
     }
 }
 
-/// Measures the cost of counting a call, in ticks. In the measuring loop, caches are warm and jumps
-/// are predicted, so the result is doubled.
+/// Measures the cost of counting a call, in ticks. The result is doubled, because in the loop,
+/// caches are warm and jumps are predicted.
 #[cold]
 fn cost_of_counting(run: &Run) -> f64 {
     const CALLS: u32 = 256;

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | [`sampling`] | counts a call, and decides whether it is drawn |
 //! | [`calls`] | begins and ends calls that are drawn |
-//! | [`ops`] | ops whose host calls us before and after each op, even if it is only counted |
+//! | [`ops`] | ops whose host calls the agent even if they are only counted |
 //! | [`table`] | the thread's counts, in pages of the pool |
 //! | [`random`] | random numbers and gaps |
 //! | [`steps`] | handles hosts that announce their ops only in some steps of a program |
@@ -22,11 +22,11 @@
 //!
 //! # The algorithm
 //!
-//! For each export *e* (recorded function), each thread has one entry in its table. Of the entry's
-//! fields, only `calls` and `next` are read for a call that is only counted. `drawn` is the number
-//! of the last drawn call: calls are numbered by `calls`. `period` says that one call in so many is
-//! drawn. `timed` and `ticks` are the number of drawn calls up to now and their total time. The
-//! thread's account contains the share of the calls' time that may be spent on timing.
+//! For each export *e* (recorded function), each thread has one entry in its table. For a call that
+//! is only counted, the entry's fields `calls` and `next` are used. `drawn` is the number of the
+//! last drawn call. `period` says that one call in so many is drawn. `timed` and `ticks` are the
+//! number of drawn calls up to now and their total time. The thread's account contains the share of
+//! the calls' time that may be spent on timing.
 //!
 //! ```text
 //!  begin(call of e):                                                calls::begin_in_budget, ops::begin_op_in_budget
@@ -50,14 +50,14 @@
 //!      share ← budget − (what is not drawn, and a part of the debt) / processor time      account::update_share
 //! ```
 //!
-//! A period depends only on calls before the gap for which it is used. With this period, each call
+//! A period depends only on calls before the gap for which it is used. Within such a gap, each call
 //! is drawn with the same probability, whatever the program did before. So estimates are unbiased,
 //! also for programs that repeat the same calls regularly. If a call was drawn but cannot be
 //! recorded, its draw is given back: the next drawn call then also represents this call.
 //!
 //! To count a call and to decide whether it is drawn takes one increment and one comparison, and
-//! the count is exact at every instruction. The number of calls between two drawn calls that were
-//! only counted is computed from the numbers of the two drawn calls.
+//! the count is exact at every instruction. The number of calls between two drawn calls is the
+//! difference of their numbers.
 //!
 //! An open performance counter slows down each context switch of its thread, even while it is
 //! disabled (measured with Linux 6.18: a switch takes 2.1 µs without counters, 3.1 µs with one open

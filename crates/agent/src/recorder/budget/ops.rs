@@ -1,10 +1,9 @@
 //! Begins and ends the ops of hosts that announce them (virtual machines, PyTorch), in a run with a
 //! budget, and tasks (a parallel region's work on one thread) that are only counted.
 //!
-//! For each op that they announce, these hosts call the agent before and after it, whether the op
-//! is recorded or not. So ops that are only counted are put on a separate stack. The recorder then
-//! recognises the end of such an op, and does not attribute its parallel regions to the op around
-//! it.
+//! These hosts call the agent before and after each op, whether the op is recorded or not. So ops
+//! that are only counted are put on a separate stack. The recorder then recognises the end of such
+//! an op, and does not attribute its parallel regions to the op around it.
 
 use std::ffi::c_void;
 
@@ -14,15 +13,14 @@ use crate::recorder::busy::while_busy;
 use crate::recorder::thread::{AFTER, BEFORE, Thread};
 
 impl Thread {
-    /// Begins an op in a run with a budget. Returns whether the op is recorded.
+    /// Begins an op. Returns whether it is recorded.
     #[inline(never)]
     pub(crate) fn begin_op_in_budget(&mut self, op: &NewCall) -> bool {
         let mut is_wanted = true;
         if !self.rehearsing {
             self.draws.look_at_step();
             let is_due = self.count_call(op.export);
-            // If the recorder was interrupted by a signal handler that makes calls, these calls are
-            // only counted.
+            // The recorder was interrupted by a signal handler, whose calls are only counted.
             if self.busy.is_set() {
                 return false;
             }
@@ -31,7 +29,7 @@ impl Thread {
         }
         if is_wanted && op.ending == Ending::Held {
             // For hosts that end their ops in any case, the brackets of recorded ops are not timed.
-            // So the timing of the first half, which may have begun, ends here.
+            // The timing of the first half may have begun, so it ends here.
             self.counted_half_ends(BEFORE);
         }
         if is_wanted && self.open_drawn(op) {
@@ -53,7 +51,7 @@ impl Thread {
     }
 
     /// Forgets ops that an exception left before `op` began. Otherwise, the end of a later op with
-    /// the same frame could be mistaken for the end of an op that was left.
+    /// the same frame could be mistaken for the end of one that was left.
     #[inline(always)]
     fn forget_left_ops(&mut self, op: &NewCall) {
         let is_held = op.ending == Ending::Held;
@@ -64,8 +62,7 @@ impl Thread {
         if self.draws.counted_ops != 0 {
             self.draws.forget_counted(|counted| counted.frame <= limit);
             if is_held {
-                // If an op with the same frame is on the stack, it has ended without an
-                // announcement.
+                // An op with the same frame has ended without an announcement.
                 self.draws.take_counted(op.frame);
             }
         }
@@ -80,8 +77,7 @@ impl Thread {
         });
     }
 
-    /// If the op that began at `frame` is only counted, ends it and returns true. Otherwise does
-    /// nothing and returns false.
+    /// If the op that began at `frame` is only counted, ends it and returns true.
     #[inline(always)]
     pub(crate) fn end_counted_op(&mut self, frame: usize) -> bool {
         self.draws.counted_ops != 0 && self.pop_counted_op(frame)
@@ -109,7 +105,6 @@ impl Thread {
         }
     }
 
-    /// Ends a task that is only counted and that began with this frame.
     #[inline(never)]
     pub(crate) fn end_counted_task(&mut self, frame: usize) {
         if !self.busy.is_set() {
@@ -117,9 +112,8 @@ impl Thread {
         }
     }
 
-    /// If the duration of the host's call of the agent before (or after) an op that is only counted
-    /// was measured, adds twice this duration to the measurements of what such an op costs. `half`
-    /// says which of the two calls it was.
+    /// Adds the duration of the host's call of the agent before or after an op that is only
+    /// counted, if it was measured. Twice this duration is a measurement of what such an op costs.
     #[inline(always)]
     fn bill_counted_half(&mut self, half: usize) {
         if let Some(ticks) = self.counted_half_ends(half) {
@@ -138,8 +132,7 @@ impl Thread {
         counted.iter().rev().find(alive).filter(inside).map(|op| op.subject)
     }
 
-    /// Returns how it is decided whether a region or a task of the recorded call with index `at` is
-    /// recorded.
+    /// Returns how it is decided whether a region or a task of this recorded call is recorded.
     pub(crate) fn like_call(&self, at: usize) -> How {
         if !self.is_drawn(at) {
             return How::Always;
@@ -163,7 +156,7 @@ impl Draws {
     }
 
     /// Removes the innermost op with this frame, and the ops inside of it. Returns whether there
-    /// was such an op.
+    /// was one.
     fn take_counted(&mut self, frame: usize) -> bool {
         let found = self.counted().iter().rposition(|op| op.frame == frame);
         if let Some(at) = found {
@@ -179,8 +172,7 @@ impl Draws {
         }
     }
 
-    /// Called after the call with index `depth` has ended or was abandoned. Forgets the ops inside
-    /// of it that are only counted.
+    /// Forgets the ops inside of the call with index `depth`, which is over.
     #[inline(always)]
     pub(super) fn forget_inside(&mut self, depth: usize) {
         if self.counted_ops != 0 {

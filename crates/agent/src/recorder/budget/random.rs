@@ -7,17 +7,14 @@
 //! once is cheaper than a random decision for each call, and has the same effect: each call is drawn
 //! with the same probability, so estimates are unbiased for periodic programs, too.
 
-/// A random number generator: Wang Yi's wyrand. It has 64 bits of state, and needs one
-/// multiplication (of 64-bit numbers) for each random number.
+/// Wang Yi's wyrand. It has 64 bits of state, and needs one multiplication for each random number.
 #[derive(Clone, Copy, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Creates a generator. Different seeds give unrelated sequences, even if they differ only a
-    /// little.
+    /// Different seeds give unrelated sequences, even if they differ only a little.
     pub fn new(seed: u64) -> Self {
-        // This is the finalizer of splitmix64. It is needed because seeds are often close to each
-        // other.
+        // The finalizer of splitmix64, because seeds are often close to each other.
         let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -34,13 +31,12 @@ impl Random {
     /// Returns true with the probability 1 / `period`; a period of 0 is treated as 1.
     #[inline(always)]
     pub fn one_in(&mut self, period: u32) -> bool {
-        // The upper half of the product is distributed evenly (nearly exactly) over 0 to period −
-        // 1.
+        // The upper half of the product is distributed nearly evenly over 0 to period − 1.
         period <= 1 || (u128::from(self.next()) * u128::from(period)) >> 64 == 0
     }
 
-    /// Returns the number of calls until the next one that is drawn, at least 1, if each call is
-    /// drawn with the probability 1 / `period`.
+    /// Returns the number of calls until the next drawn one, at least 1, if each call is drawn with
+    /// the probability 1 / `period`.
     #[inline(always)]
     pub fn gap(&mut self, period: u32) -> u64 {
         if period <= 1 {
@@ -50,8 +46,7 @@ impl Random {
         1 + (self.exponential() * scale(period)) as u64
     }
 
-    /// Returns an exponentially distributed number with mean 1, computed as −ln(u / 2^64) for a
-    /// random integer u > 0.
+    /// Returns an exponentially distributed number with mean 1: −ln(u / 2^64) for a random u > 0.
     #[inline(always)]
     fn exponential(&mut self) -> f64 {
         let bits = self.next() | 1;
@@ -84,7 +79,7 @@ const fn table(inverse: bool) -> [f64; PIECES] {
     table
 }
 
-/// Returns the natural logarithm for numbers from 1/64 to 64.
+/// Returns the natural logarithm, for numbers from 1/64 to 64.
 const fn ln(x: f64) -> f64 {
     // ln x = 2 artanh s = 2 (s + s³/3 + s⁵/5 + …), s = (x − 1) / (x + 1)
     let s = (x - 1.0) / (x + 1.0);
@@ -98,7 +93,6 @@ const fn ln(x: f64) -> f64 {
     2.0 * sum
 }
 
-/// For periods below this number, [`SCALE`] contains the value of [`scale`].
 const SMALL: usize = 64;
 const SCALE: [f64; SMALL] = {
     let mut table = [0.0; SMALL];
@@ -115,7 +109,7 @@ const SCALE: [f64; SMALL] = {
 fn scale(period: u32) -> f64 {
     match SCALE.get(period as usize) {
         Some(scale) => *scale,
-        // These are the first terms of a series. The next term is below 10^-6 of the result.
+        // The first terms of a series. The next term is below 10^-6 of the result.
         None => f64::from(period) - 0.5 - 1.0 / (12.0 * f64::from(period)),
     }
 }
@@ -133,14 +127,12 @@ mod tests {
         }
     }
 
-    /// Computes the chi-squared statistic of `gaps` against a geometric distribution. The range of
-    /// gaps is divided into `cells` cells, which would be equally likely if gaps were not whole
-    /// numbers. Cells with equal upper bounds are merged, and the last cell contains all larger
-    /// gaps. Returns the statistic and the number of cells.
+    /// Computes the chi-squared statistic of `gaps` against a geometric distribution, in about
+    /// `cells` equally likely cells. Cells with equal upper bounds are merged. Returns the
+    /// statistic and the number of cells.
     fn chi_squared(gaps: &[u64], period: u32, cells: usize) -> (f64, usize) {
         let q = 1.0 - 1.0 / f64::from(period);
-        // These are the upper bounds of the cells. Gaps up to `bound` have the probability 1 −
-        // q^bound.
+        // The upper bounds of the cells. Gaps up to `bound` have the probability 1 − q^bound.
         let mut bounds: Vec<u64> = (1..cells)
             .map(|i| ((1.0 - i as f64 / cells as f64).ln() / q.ln()).ceil().max(1.0) as u64)
             .collect();
@@ -159,7 +151,7 @@ mod tests {
         (statistic, counts.len())
     }
 
-    /// Returns `scipy.stats.chi2.isf(1e-6, degrees)` for 1 to 19 degrees of freedom.
+    /// The values of `scipy.stats.chi2.isf(1e-6, degrees)`.
     fn critical(degrees: usize) -> f64 {
         const VALUES: [f64; 19] = [
             23.9281, 27.6310, 30.6648, 33.3768, 35.8882, 38.2583, 40.5218, 42.7009, 44.8109,
@@ -190,8 +182,7 @@ mod tests {
         }
     }
 
-    /// A gap does not influence the next one: after a short gap, a long gap is as frequent as it is
-    /// for independent gaps.
+    /// After a short gap, a long gap is as frequent as for independent gaps.
     #[test]
     fn gaps_are_independent() {
         let mut random = Random::new(11);
@@ -201,7 +192,7 @@ mod tests {
         let mut statistic = 0.0;
         for (first, second) in [(false, false), (false, true), (true, false), (true, true)] {
             let is_pair = |pair: &&[bool]| pair[0] == first && pair[1] == second;
-            // Only every second pair is used, so that pairs share no gap.
+            // Every second pair is used, so that pairs share no gap.
             let pairs = gaps.windows(2).step_by(2).filter(is_pair).count() as f64;
             let part = |is_short: bool| if is_short { short } else { 1.0 - short };
             let expected = 100_000.0 * part(first) * part(second);

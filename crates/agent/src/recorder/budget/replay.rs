@@ -1,7 +1,6 @@
 //! Replays calls that a program has made, and draws (chooses at random) some of them, as a thread
-//! does in a run with a budget. The test then compares the confidence intervals of the estimated
-//! totals with the true totals of the same calls. So differences between one run of the program and
-//! another play no role.
+//! does in a run with a budget. The test compares the confidence intervals of the estimated totals
+//! with the true totals of the same calls. So differences between runs of the program play no role.
 //!
 //! ```text
 //!  recording ─► calls of each thread ─► Draws, with another seed each time ─► Strata ─► interval
@@ -30,22 +29,20 @@ use super::account::{Account, Cost};
 use super::random::Random;
 use super::sampling::{Draws, How, count};
 
-/// The recordings that the repository contains, with their names. `replay/README.md` describes
-/// them.
+/// The recordings in the repository; `replay/README.md` describes them.
 const KEPT: [(&str, &str); 2] = [
     ("transformer", include_str!("replay/transformer.txt")),
     ("mlp", include_str!("replay/mlp.txt")),
 ];
 const BUDGETS: [(&str, f64); 4] = [("1%", 0.01), ("2%", 0.02), ("5%", 0.05), ("10%", 0.1)];
-/// The number of times that a recording is replayed with each budget.
 const REPLAYS: u64 = 100;
-/// Longer gaps between two calls are reduced to this length in ns: in a longer gap, the thread is
-/// assumed to have waited, and waiting takes no processor time.
+/// Longer gaps between two calls are reduced to this length in ns: the thread is assumed to have
+/// waited, and waiting takes no processor time.
 const LONGEST_GAP: u64 = 50_000;
 /// The cost of attaching a thread, in ns.
 const ATTACHING: u64 = 200_000;
-/// The assumed cost in ns of a record of the thread's clocks (`CLOCK_RECORD`) and of handing over a
-/// page (`PAGE`), and the assumed number of records in a page (`RECORDS`).
+/// Assumptions: the cost in ns of a record of the thread's clocks and of handing over a page, and
+/// the number of records in a page.
 const CLOCK_RECORD: f64 = 500.0;
 const PAGE: f64 = 15_000.0;
 const RECORDS: u64 = 12_000;
@@ -58,7 +55,6 @@ struct Made {
     counter: Option<u64>,
 }
 
-/// The calls of each thread, and the number of ops.
 struct Recording {
     threads: Vec<Vec<Made>>,
     ops: usize,
@@ -81,7 +77,7 @@ impl Recording {
     }
 
     /// Returns the sum of `value` over all calls of an op, or `None` if `value` returns `None` for
-    /// one of them.
+    /// one.
     fn truth(&self, op: usize, value: impl Fn(&Made) -> Option<u64>) -> Option<u64> {
         self.threads.iter().flatten().filter(|made| made.op == op).map(value).sum()
     }
@@ -115,8 +111,8 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
     draws.account.only_counted = Cost::new(2.0);
     draws.account.add_attaching(ATTACHING);
     draws.account.update_share(ATTACHING, counts);
-    // The recorder's measurements of its own cost vary. This noise comes from a generator of its
-    // own, so that it does not use up the numbers with which calls are drawn.
+    // The recorder's measurements of its own cost vary. This noise has its own generator, so that
+    // it does not use up the numbers with which calls are drawn.
     let mut noise = Random::new(!seed);
     let (mut now, mut records) = (ATTACHING, 0);
     for made in made {
@@ -152,7 +148,6 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
                 draws.account.add_fixed(PAGE);
             }
         }
-        // Every millisecond, a clock record is written and the share is updated.
         if now / 1_000_000 != before / 1_000_000 {
             draws.account.add_fixed(CLOCK_RECORD);
             draws.account.update_share(now, counts);
@@ -165,7 +160,7 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
 /// replays.
 #[derive(Clone, Debug, Default)]
 struct Judged {
-    /// The number of intervals that contain the true value (`held`), of intervals that do not
+    /// The number of intervals that contain the true value (`held`), of those that do not
     /// (`missed`), and of estimates without an interval (`unknown`).
     held: u64,
     missed: u64,
@@ -174,10 +169,10 @@ struct Judged {
     silent: u64,
     /// The number of intervals that end below the true value.
     too_low: u64,
-    /// The sum of the relative errors of the estimates, and the sum of their squares.
+    /// The sums of the relative errors of the estimates, and of their squares.
     error: f64,
     squares: f64,
-    /// The total number of calls that were timed, or whose counter was read.
+    /// The number of calls that were timed, or whose counter was read.
     known: u64,
     /// The sum of the half lengths of the intervals, relative to the true value.
     half: f64,
@@ -197,8 +192,8 @@ impl Judged {
             return;
         };
         self.half += interval.half() / truth;
-        // If the estimate is exact, its interval has the length 0, so rounding errors must be
-        // allowed for.
+        // The interval of an exact estimate has the length 0, so rounding errors must be allowed
+        // for.
         let room = 1e-9 * truth;
         let held = interval.low - room <= truth && truth <= interval.high + room;
         *(if held { &mut self.held } else { &mut self.missed }) += 1;
@@ -209,8 +204,7 @@ impl Judged {
         (self.held + self.missed + self.unknown) as f64
     }
 
-    /// Returns the share of the intervals that contain the true value, or `None` if there are no
-    /// intervals.
+    /// Returns the share of the intervals that contain the true value, if there are any.
     fn share(&self) -> Option<f64> {
         let stated = self.held + self.missed;
         (stated > 0).then(|| self.held as f64 / stated as f64)
@@ -226,8 +220,8 @@ impl Judged {
     }
 }
 
-/// Replays a recording with a budget. Returns the results for the durations of each op and, if the
-/// recording has a counter, for the counter of each op.
+/// Returns the results for the durations of each op and, if the recording has a counter, for the
+/// counter of each op.
 fn judge(recording: &Recording, budget: f64, replays: u64, seed: u64) -> [Vec<Judged>; 2] {
     let (ops, counts) = (recording.ops, recording.has_counter());
     let mut judged = [vec![Judged::default(); ops], vec![Judged::default(); ops]];
@@ -262,7 +256,6 @@ fn judge(recording: &Recording, budget: f64, replays: u64, seed: u64) -> [Vec<Ju
                 recording.truth(op, |made| made.counter),
             ];
             for (what, truth) in truths.into_iter().enumerate() {
-                // If the counter is always 0, there is nothing to estimate.
                 if let Some(truth) = truth.filter(|truth| *truth > 0) {
                     judged[what][op].add(pools[op][what].sum(), truth as f64, known[op][what]);
                 }
@@ -273,7 +266,7 @@ fn judge(recording: &Recording, budget: f64, replays: u64, seed: u64) -> [Vec<Ju
 }
 
 /// For each recorded program, budget and quantity, at least 90 of 100 intervals contain the true
-/// total of the op, and the estimates for each op are right on average. The seeds are fixed.
+/// total, and the estimates for each op are right on average. The seeds are fixed.
 ///
 /// The 90 % refer to all ops of a program together. They need not hold for a single op with few
 /// calls: if one call took a tenth of the op's time, a sample without this call cannot show that.
@@ -300,8 +293,7 @@ fn intervals_hold_the_totals_of_recorded_programs() {
                 let (held, missed) = (sum(|one| one.held), sum(|one| one.missed));
                 let what = format!("{name}, budget {budget}, {what}: {held} held, {missed} missed");
                 assert!(held >= 9 * missed, "{what}: {all:?}");
-                // If all replays produce an estimate for an op, the estimates must be right on
-                // average. The recordings are short, so most estimates have no interval.
+                // The recordings are short, so most estimates have no interval.
                 let always = all.iter().filter(|one| one.silent == 0 && one.estimates() > 0.0);
                 let biases: Vec<f64> = always.map(Judged::bias).collect();
                 assert!(biases.iter().all(|bias| bias.abs() < 5.0), "{what}: {biases:?}");
@@ -310,7 +302,6 @@ fn intervals_hold_the_totals_of_recorded_programs() {
     }
 }
 
-/// Returns the results for a recording as lines for a benchmark.
 fn lines(recording: &Recording, replays: u64, seed: u64) -> String {
     let mut lines = String::new();
     for (budget, part) in BUDGETS {

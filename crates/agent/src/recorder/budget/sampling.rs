@@ -1,5 +1,5 @@
 //! The data of a thread that is needed to draw calls (to choose the calls that are timed): its
-//! table of entries, one for each export, its account, and its drawn calls in progress.
+//! table, its account, and its drawn calls in progress.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,38 +22,37 @@ pub(crate) const DEEPEST: usize = 32;
 const _: () = assert!(DEEPEST.is_power_of_two());
 
 /// After the first timed calls of an export, one timed call in this many is used to measure the
-/// cost of timing. This must be a power of two.
+/// cost of timing. Must be a power of two.
 const MEASURE_EVERY: u64 = 64;
 
-/// How it is decided whether a call that was counted is timed.
+/// How it is decided whether a counted call is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// The call is drawn at random. This is the usual way.
+    /// Drawn at random. This is the usual way.
     Due,
-    /// The call is drawn at random, and the run of the model around it was watched with the
-    /// probability 1 divided by this number. (In runs that are not watched, the host does not
-    /// announce the call.)
+    /// Drawn at random, in a run of the model that was watched with the probability 1 divided by
+    /// this number.
     Watched(u32),
-    /// The call is drawn at random, and the host announces its ops in the step of the program
-    /// around the call. The step was chosen for this with the probability 1 divided by this number.
-    Seen(u32),
-    /// The call is timed in any case, because it is inside of an open call of the same export. Its
-    /// record contains the export's present period.
-    Within,
-    /// The call is timed in any case, so its period is 1.
-    Always,
-    /// The call is timed in any case, and the run of the model around it was watched with the
+    /// Drawn at random, in a step of the program that was chosen to be announced with the
     /// probability 1 divided by this number.
+    Seen(u32),
+    /// Timed in any case, because it is inside of an open call of the same export. Its record
+    /// contains the export's present period.
+    Within,
+    /// Timed in any case, so its period is 1.
+    Always,
+    /// Timed in any case, in a run of the model that was watched with the probability 1 divided by
+    /// this number.
     AlwaysWatched(u32),
-    /// The call is timed because the call around it is timed, which was drawn with the numbers in
-    /// the first field. The second field says whether the counters of the inner call are read.
+    /// Timed because the call around it is timed, which was drawn with these numbers. The second
+    /// field says whether the counters of the inner call are read.
     Like(Drawn, bool),
-    /// The call is only counted, because the call around it is only counted.
+    /// Only counted, because the call around it is only counted.
     Never,
 }
 
 impl How {
-    /// Returns whether a counted call must be recorded. `is_due` is the result of [`count`] for it.
+    /// Returns whether a counted call must be recorded. `is_due` is the result of [`count`].
     #[inline(always)]
     pub(super) fn wants(self, is_due: bool) -> bool {
         match self {
@@ -64,16 +63,15 @@ impl How {
     }
 }
 
-/// The result of drawing, for an open call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DrawnCall {
     pub(super) export: u32,
     pub(super) drawn: Drawn,
-    /// Time in ticks at which the recorder began to work for the call; 0 if the cost of this call
-    /// is not measured.
+    /// Time in ticks at which the recorder began to work for the call; 0 if its cost is not
+    /// measured.
     pub(super) begun: u64,
     /// Whether the calls that were only counted before this one have already been added to the
-    /// account, one by one.
+    /// account.
     pub(super) is_billed: bool,
 }
 
@@ -86,11 +84,10 @@ impl DrawnCall {
     };
 }
 
-/// The largest number of nested ops that are remembered while they are only counted. Deeper ops are
-/// counted as well, but their parallel regions are attributed to an op around them.
+/// The largest number of nested ops that are remembered while they are only counted. Parallel
+/// regions of deeper ops are attributed to an op around them.
 pub(super) const MOST_COUNTED: usize = 32;
 
-/// An op in progress that is only counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountedOp {
     pub(super) frame: usize,
@@ -104,17 +101,15 @@ impl CountedOp {
     pub(crate) const NONE: Self = Self { frame: 0, subject: std::ptr::null(), depth: 0 };
 }
 
-/// The data of a thread about the steps of the program ([`super::steps`]).
+/// The thread's data about the steps of the program ([`super::steps`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OwnSteps {
-    /// The step in which the thread last counted calls that it has not added up yet, and the weight
-    /// of that step.
+    /// The step whose calls the thread has not added up yet, and its weight.
     pub(super) number: u64,
     pub(super) weight: u32,
-    /// The process's sums of sampled steps (number, weights, squares) at the time when the thread
-    /// attached.
+    /// The process's sums of sampled steps (number, weights, squares) when the thread attached.
     pub(super) before: [u64; 3],
-    /// Number of calls in the previous step in which the thread has counted calls.
+    /// Number of the thread's calls in the last step with calls.
     pub(super) calls: u64,
 }
 
@@ -122,8 +117,7 @@ pub(super) struct OwnSteps {
 #[repr(C)]
 pub(crate) struct Draws {
     pub(super) entries: *mut Entry,
-    /// Number of entries in the table; 0 if the thread does not count calls: in a run without a
-    /// budget, until calibration has ended, and in a forked child.
+    /// Number of entries in the table; 0 if the thread does not count calls.
     pub(super) len: u32,
     /// Whether the run has a budget.
     pub(super) is_on: bool,
@@ -131,8 +125,7 @@ pub(crate) struct Draws {
     pub(super) only_counts: bool,
     /// Whether the counters can be opened.
     pub(super) counts: bool,
-    /// Number of elements of `counted_stack` that are in use. They are the ops in progress that are
-    /// only counted.
+    /// Number of elements of `counted_stack` that are in use.
     pub(super) counted_ops: u32,
     /// Bit *i* is set if the open call with index *i* reads counters.
     pub(super) reading: u32,
@@ -148,13 +141,12 @@ pub(crate) struct Draws {
     pub(super) counted_stack: [CountedOp; MOST_COUNTED],
 }
 
-/// Counts a call of an export with an entry. Returns whether the call is due: its number has
-/// reached the number of the next call to time.
+/// Counts a call. Returns whether the call is due: its number has reached that of the next call to
+/// time.
 #[inline(always)]
 pub(crate) fn count(entry: &Entry) -> bool {
     // The increment is one instruction, so that no count is lost if a signal handler makes a call
-    // in between. The instruction needs no lock prefix, because only this thread writes to the
-    // entry.
+    // in between. It needs no lock prefix, because only this thread writes to the entry.
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the instruction increments `entry.calls`, an atomic that only this thread writes to.
     unsafe {
@@ -169,8 +161,7 @@ pub(crate) fn count(entry: &Entry) -> bool {
 /// call does not change.
 pub(super) fn count_unwatched(entry: &Entry, calls: u64) {
     let next = entry.next.load(Ordering::Relaxed);
-    // If every call is due (`next` is 0) or no call will be due (`u64::MAX`), `next` must not
-    // change.
+    // 0 means that every call is due, and `u64::MAX` that none will be.
     if next != u64::MAX && next != 0 {
         entry.next.store(next.saturating_add(calls), Ordering::Relaxed);
     }
@@ -178,9 +169,8 @@ pub(super) fn count_unwatched(entry: &Entry, calls: u64) {
 }
 
 impl Draws {
-    /// Makes the state for a run without a budget; [`Draws::prepare`] completes it for a run with a
-    /// budget. `base` is the start of the address range that the thread reserved earlier for its
-    /// table, or null.
+    /// Makes the state for a run without a budget; [`Draws::prepare`] completes it for a run with
+    /// one. `base` is the address range that the thread reserved earlier for its table, or null.
     pub(crate) fn off(base: *mut u8) -> Self {
         Self {
             entries: std::ptr::null_mut(),
@@ -201,8 +191,8 @@ impl Draws {
         }
     }
 
-    /// Prepares a thread for a run with a budget: makes its table. `counts` says whether counters
-    /// can be opened. `began_ns` is the thread's processor time when it began to attach.
+    /// Prepares a thread for a run with a budget. `counts` says whether counters can be opened.
+    /// `began_ns` is the thread's processor time when it began to attach.
     ///
     /// # Errors
     /// The errors of [`Table::make`].
@@ -225,7 +215,6 @@ impl Draws {
         Ok(())
     }
 
-    /// Returns the start of the address range that the thread has reserved.
     pub(crate) fn base(&self) -> *mut u8 {
         self.table.base()
     }
@@ -235,7 +224,6 @@ impl Draws {
         self.is_on
     }
 
-    /// Returns the entry of an export, if there is one.
     #[inline(always)]
     pub(crate) fn entry(&self, export: u32) -> Option<&Entry> {
         // SAFETY: `export` is below `len`, the number of entries in the table.
@@ -243,9 +231,9 @@ impl Draws {
     }
 
     /// Draws the call of `export` that was just counted, and decides which call of the export will
-    /// be the next drawn one. Returns the numbers with which this call was drawn, and whether its
-    /// counters are read. Returns `None` if a signal handler has drawn a later call in the
-    /// meantime, or if the export has no entry.
+    /// be drawn next. Returns how this call was drawn, and whether its counters are read. Returns
+    /// `None` if a signal handler has drawn a later call in the meantime, or if the export has no
+    /// entry.
     #[inline(always)]
     pub(super) fn draw(
         &mut self,
@@ -264,8 +252,8 @@ impl Draws {
         let timed = entry.timed.load(Ordering::Relaxed);
         let is_measured = timed < account::FIRST_TIMED || timed & (MEASURE_EVERY - 1) == 0;
         let begun = if is_measured { clock.begin() } else { 0 };
-        // A signal handler can draw a call at any instruction. The exchange ensures that only one
-        // of the two calls then represents the calls since the last drawn one.
+        // A signal handler can draw a call at any instruction. With the exchange, only one of the
+        // two calls represents the calls since the last drawn one.
         let order = Ordering::Relaxed;
         entry.drawn.compare_exchange(before, number, order, order).ok()?;
         let mut skipped = number - 1 - before;
@@ -273,8 +261,8 @@ impl Draws {
             skipped += entry.carried.swap(0, Ordering::Relaxed);
         }
         if let How::Always | How::AlwaysWatched(_) | How::Like(..) = how {
-            // `next` is set so that every later call of the export is due, because the decision
-            // about it does not depend on its number.
+            // Every later call of the export is due, because the decision about it does not depend
+            // on its number.
             entry.period.store(1, Ordering::Relaxed);
             entry.next.store(number + 1, Ordering::Relaxed);
             let (of, reads) = match how {
@@ -293,8 +281,8 @@ impl Draws {
         // Until the first gap is drawn, every call is due.
         let period = entry.period.load(Ordering::Relaxed).max(1);
         let mut new = period;
-        // If the period is short, it is computed only for every eighth timed call, because the
-        // division takes time.
+        // A short period is computed only for every eighth timed call, because the division takes
+        // time.
         if timed & 7 == 0 || period > 8 || watched > 1 {
             new = match how {
                 How::Within => 1,
@@ -317,13 +305,12 @@ impl Draws {
         Some((DrawnCall { export, drawn, begun, is_billed: false }, reads))
     }
 
-    /// Stores how the call that is being opened with index `at` was drawn.
     #[inline(always)]
     pub(crate) fn set_open(&mut self, at: usize, open: &DrawnCall) {
         self.open[at % DEEPEST] = *open;
     }
 
-    /// Gives back the draw of a call that gets no record: the call, and the calls that it
+    /// Gives back the draw of a call that gets no record. The call, and the calls that it
     /// represented, are then treated like calls that were only counted.
     pub(super) fn give_back(&self, export: u32, drawn: &Drawn) {
         if let Some(entry) = self.entry(export) {
@@ -331,8 +318,8 @@ impl Draws {
         }
     }
 
-    /// Adds a drawn call that was recorded to the export's entry and to the account. `ticks` is its
-    /// duration. `own` is the time that the recorder needed for it, if this time was measured.
+    /// Adds a recorded, drawn call to the export's entry and to the account. `ticks` is its
+    /// duration. `own` is the recorder's time for it, if measured.
     #[inline(always)]
     pub(super) fn add(&mut self, open: &DrawnCall, ticks: u64, read: bool, own: Option<u64>) {
         let Some(entry) = self.entry(open.export) else { return };
@@ -340,8 +327,7 @@ impl Draws {
             to.store(to.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
         };
         add(&entry.timed, 1);
-        // If the clocks of two CPUs differ, the end may be before the start. The duration is then
-        // 0.
+        // If the clocks of two CPUs differ, the end may be before the start.
         add(&entry.ticks, if ticks > i64::MAX as u64 { 0 } else { ticks });
         if read {
             add(&entry.counted, 1);
@@ -353,13 +339,12 @@ impl Draws {
         self.account.add(read, if open.is_billed { 0 } else { open.drawn.skipped });
     }
 
-    /// Returns how the open call with index `at` was drawn.
     #[inline(always)]
     pub(crate) fn drawn_at(&self, at: usize) -> Drawn {
         self.open[at % DEEPEST].drawn
     }
 
-    /// Forgets all open calls, after calibration. Returns whether the counters are open for one of
+    /// Forgets all open calls, after calibration. Returns whether counters are open for one of
     /// them.
     pub(crate) fn forget_calls(&mut self) -> bool {
         self.counted_ops = 0;
@@ -380,8 +365,8 @@ impl Draws {
     }
 }
 
-/// Returns a seed for the random numbers, which differs between threads and runs. Tests can set
-/// `COUNTERPOINT_TEST_SEED`; the seed then depends only on this variable and the thread's number.
+/// Returns a seed that differs between threads and runs. With `COUNTERPOINT_TEST_SEED`, the seed
+/// depends only on this variable and the thread's number.
 #[cold]
 fn seed(thread: u32) -> u64 {
     // SAFETY: the name is a C string, so `getenv` returns null or a C string.

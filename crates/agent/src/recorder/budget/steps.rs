@@ -2,10 +2,9 @@
 //! iterations of a training loop), in a run with a budget.
 //!
 //! If announcing ops alone would exceed the budget, the adapter removes the observer, to which the
-//! host announces its ops, for whole steps of the program, which are chosen at random. Calls in a
-//! step without the observer (a step that is *away*) are not seen. With the functions in this file,
-//! each thread computes how many calls of each export there are on average in a seen step, and adds
-//! as many for each step that was away:
+//! host announces its ops, for whole steps, which are chosen at random. Calls in a step without the
+//! observer (a step that is *away*) are not seen. Each thread computes how many calls of each
+//! export there are on average in a seen step, and adds as many for each step that was away:
 //!
 //! ```text
 //!  adapter   step ends, next one drawn ─► Totals, number and weight of the step that begins
@@ -13,7 +12,7 @@
 //! ```
 //!
 //! A thread reads only its own counts and a few totals of the process, so no thread waits for
-//! another thread. [`record::counts::steps`] describes the estimate.
+//! another. [`record::counts::steps`] describes the estimate.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -22,19 +21,18 @@ use record::counts::steps::Steps;
 
 use super::sampling::{Draws, OwnSteps, count_unwatched};
 
-/// A number that changes whenever a step begins or is cut; 0 if the process has no steps.
+/// Changes whenever a step begins or is cut; 0 if the process has no steps.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
-/// The weight that the step in progress has in the sample of seen steps (it represents so many
-/// steps); 0 if the step is not in the sample.
+/// The weight of the step in progress in the sample of seen steps (it represents so many steps); 0
+/// if it is not in the sample.
 static WEIGHT: AtomicU32 = AtomicU32::new(0);
-/// Stored instead of a weight if the step was cut ([`Step::Cut`]) and has not ended.
+/// Stored instead of a weight after a step was cut ([`Step::Cut`]).
 const OF_CUT: u32 = u32::MAX;
 /// Whether the host does not announce its ops at present.
 static IS_AWAY: AtomicU32 = AtomicU32::new(0);
 
-/// Totals of the process, which only grow: the number of ended steps in the sample, the sum of
-/// their weights, the sum of the squared weights, and the number of steps that were away (including
-/// a step in progress).
+/// Totals of the process, which only grow: the number of ended steps in the sample, the sums of
+/// their weights and squared weights, and the number of steps that were away.
 static SAMPLED: AtomicU64 = AtomicU64::new(0);
 static WEIGHTS: AtomicU64 = AtomicU64::new(0);
 static SQUARES: AtomicU64 = AtomicU64::new(0);
@@ -43,22 +41,21 @@ static AWAY: AtomicU64 = AtomicU64::new(0);
 /// Whether the host announces the ops of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The ops are announced. The step is not in the sample, so it represents only itself.
+    /// Announced. The step is not in the sample, so it represents only itself.
     Certain,
-    /// The ops are announced, and the step is in the sample with this weight.
+    /// Announced. The step is in the sample with this weight.
     Sampled(u32),
     Away,
-    /// The step was away, but its ops are announced from now on, because the step takes too long.
+    /// The step was away, but is announced from now on, because it takes too long.
     Cut,
 }
 
-/// Returns whether the host does not announce its ops at present.
 #[inline(always)]
 pub fn is_away() -> bool {
     IS_AWAY.load(Ordering::Relaxed) != 0
 }
 
-/// Returns the weight that a call has at present because of the step in which it is made.
+/// Returns how many calls a call represents because of the step in which it is made.
 #[inline(always)]
 pub fn weight() -> u32 {
     match WEIGHT.load(Ordering::Relaxed) {
@@ -67,8 +64,7 @@ pub fn weight() -> u32 {
     }
 }
 
-/// Called when a step ends and the next one begins. The arguments say whether the ops of the two
-/// steps are announced. Only one thread calls this at a time.
+/// Called when a step ends and the next one begins. Only one thread calls this at a time.
 pub fn next(ended: Step, begins: Step) {
     if let Step::Sampled(weight) = ended {
         let weight = u64::from(weight);
@@ -80,7 +76,6 @@ pub fn next(ended: Step, begins: Step) {
     set(begins);
 }
 
-/// Stores whether ops are announced from now on.
 pub fn set(now: Step) {
     let weight = match now {
         Step::Sampled(weight) => weight,
@@ -93,8 +88,7 @@ pub fn set(now: Step) {
 }
 
 impl Draws {
-    /// Called when the thread begins to count calls: its counts are added up for each step from now
-    /// on.
+    /// Called when the thread begins to count calls.
     pub(super) fn begin_steps(&mut self) {
         self.steps = OwnSteps {
             number: NUMBER.load(Ordering::Acquire),
@@ -118,8 +112,7 @@ impl Draws {
         }
     }
 
-    /// Adds the thread's calls of the step before to the sums of the sample, and adds the estimated
-    /// calls of steps that were away to the counts.
+    /// Adds up the step before, and estimates the calls of steps that were away.
     #[cold]
     #[inline(never)]
     pub(crate) fn change_step(&mut self) {
@@ -127,8 +120,7 @@ impl Draws {
         self.steps.number = NUMBER.load(Ordering::Acquire);
         self.steps.weight = WEIGHT.load(Ordering::Relaxed);
         let totals = self.totals();
-        // If a step was cut, the number of its calls that were not counted is known only when the
-        // step has ended.
+        // If a step was cut, the number of its missed calls is known when the step has ended.
         self.add_step(ended, totals, u64::from(self.steps.weight == OF_CUT));
     }
 
@@ -183,24 +175,22 @@ impl Draws {
         }
     }
 
-    /// Changes the data about steps in the header of the thread's table.
     pub(crate) fn tell_of_steps(&mut self, change: impl FnOnce(&mut Steps)) {
         self.table.change_steps(change);
     }
 
-    /// Returns the period of seen steps: from now on, the ops of one step in so many are announced.
-    /// A step that is away takes `without` ns, and a seen step takes `more` ns longer. `own` is the
-    /// recorder's cost of any step, in ns.
+    /// Returns the period of seen steps: the ops of one step in so many are announced. A step that
+    /// is away takes `without` ns, and a seen step takes `more` ns longer. `own` is the recorder's
+    /// cost of any step, in ns.
     pub(crate) fn steps_per_seen(&self, more: f64, without: f64, own: f64, current: u32) -> u32 {
         self.account.runs_per_watched(more, without, own, current)
     }
 
-    /// Returns how many calls the thread made in the last step in which it counted calls.
+    /// Returns the number of the thread's calls in the last step with calls.
     pub(crate) fn calls_of_step(&self) -> u64 {
         self.steps.calls
     }
 
-    /// Returns the number of steps until the next seen step, at least 1.
     pub(crate) fn gap(&mut self, period: u32) -> u64 {
         self.random.gap(period)
     }
@@ -214,18 +204,17 @@ impl Draws {
     }
 }
 
-/// Adds the calls of a step to the numbers of an export. `ended` is the weight of the step; unless
-/// it is 0 or [`OF_CUT`], the calls in the step are added to the sums of the sample. Then the
-/// number of calls in the `away` steps that were not announced is estimated. If this estimate has
-/// become larger, the difference is added to the entry's `calls`. `weights` is the sum of the
-/// weights of all steps in the sample. Returns the number of calls in the step.
+/// Adds the calls of a step to the numbers of an export. `ended` is the weight of the step, `away`
+/// is the number of steps without announcements, and `weights` is the sum of all weights in the
+/// sample. If the estimate for the `away` steps has become larger, the difference is added to the
+/// entry's `calls`. Returns the number of calls in the step.
 fn add_step_to(entry: &Entry, ended: u32, away: u64, weights: u64) -> u64 {
     let order = Ordering::Relaxed;
     let calls = entry.calls.load(order);
     let of_step = calls.saturating_sub(entry.before_step.load(order));
     if ended == OF_CUT {
-        // A cut step counts as a step that was away, whose calls are estimated. So the calls that
-        // were counted in its rest are subtracted from the estimate.
+        // A cut step counts as a step that was away. The calls that were counted in its rest are
+        // subtracted from the estimate.
         let in_cut = &entry.in_cut;
         let mean = entry.sum.load(order).checked_div(weights).unwrap_or(0);
         in_cut.store(in_cut.load(order).saturating_add(of_step.min(mean)), order);
@@ -262,9 +251,9 @@ mod tests {
             .map(|of| of.load(Ordering::Relaxed))
     }
 
-    /// There are 5 calls in a step that is not in the sample, then 3 calls in a step of weight 1,
-    /// and 4 calls in a step of weight 2. So a step that was away has (3 + 2 · 4) / 3 calls on
-    /// average, and 6 such steps have 22.
+    /// There are 5 calls in a step that is not in the sample, 3 in a step of weight 1, and 4 in a
+    /// step of weight 2. So a step that was away has (3 + 2 · 4) / 3 calls on average, and 6 such
+    /// steps have 22.
     #[test]
     fn calls_of_steps_that_were_away_are_those_of_the_sample() {
         let entry = entry();
@@ -284,10 +273,9 @@ mod tests {
         // If the estimate becomes smaller, no calls are subtracted.
         add_step_to(&entry, 0, 6, 4);
         assert_eq!(numbers(&entry), [34, 11, 41, 22]);
-        // The seventh step was away at first and was then cut, and 2 of its calls were counted.
-        // Seven steps have 26 calls (11/3 · 7, rounded), which are 4 more than those of six steps,
-        // so 2 more calls are added. In another cut step, 100 calls were counted, so no further
-        // calls are added for it.
+        // The seventh step was cut, and 2 of its calls were counted. Seven steps have 26 calls
+        // (11/3 · 7, rounded), 4 more than six steps, so 2 calls are added. In the next cut step,
+        // 100 calls were counted, so none are added.
         entry.calls.store(36, Ordering::Relaxed);
         add_step_to(&entry, OF_CUT, 7, 3);
         assert_eq!(numbers(&entry), [38, 11, 41, 24]);

@@ -1,6 +1,6 @@
 //! The table in which a thread counts its calls, in a run with a budget. It consists of pages of
-//! the pool (memory that `counterpoint run` shares with the processes of the run). The pages are
-//! mapped at an address that never changes while the thread lives.
+//! the pool (memory that `counterpoint run` shares with the processes of the run), mapped at an
+//! address that does not change while the thread lives.
 //!
 //! ```text
 //!  base ─┬─ header ─ entry ─ entry ─ …        pages of the pool
@@ -9,9 +9,8 @@
 //!
 //! The address must stay the same because a signal handler can interrupt the increment of an entry
 //! at any instruction. The handler may call exports for which the table must grow, or it may fork.
-//! A larger table replaces the old one at the same address by `mremap`. In a forked child, the
-//! parent's pages are replaced by private memory at the same address. So in both cases, the
-//! interrupted increment continues at the same address.
+//! A larger table replaces the old one at the same address by `mremap`. In a forked child, private
+//! memory replaces the parent's pages at the same address.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,8 +43,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Makes the value that stands for a missing table. `base` is the address range that an earlier
-    /// table of the thread has reserved, or null.
+    /// Stands for a missing table. `base` is the address range that an earlier table of the thread
+    /// has reserved, or null.
     pub const fn none(base: *mut u8) -> Self {
         Self { base, first: 0, pages: 0 }
     }
@@ -72,8 +71,8 @@ impl Table {
         unsafe { &*self.base.cast::<TableHeader>() }
     }
 
-    /// Makes a table in which `export` has an entry. If there already is a table, replaces it by a
-    /// larger one with the same counts. Signals must be blocked.
+    /// Makes a table in which `export` has an entry, or replaces the table by a larger one with the
+    /// same counts. Signals must be blocked.
     ///
     /// # Errors
     /// Returns an `errno`, or 0 if the pool has not enough free pages or there are too many
@@ -138,7 +137,7 @@ impl Table {
             }
         }
         if let Err(errno) = sys::move_mapping(fresh, pages * PAGE_BYTES, self.base) {
-            // The thread continues to use the old table. Nothing was counted in the new one.
+            // The thread continues with the old table. Nothing was counted in the new one.
             // SAFETY: `fresh` is still mapped, because moving it failed.
             unsafe { (*fresh.cast::<TableHeader>()).magic.store(0, Ordering::Release) };
             if old.exists() {
@@ -163,7 +162,6 @@ impl Table {
         }
     }
 
-    /// Stores how much time recording has taken up to now.
     pub fn set_spent(&self, spent: Spent) {
         if self.exists() {
             self.header().cpu_ns.store(spent.cpu_ns, Ordering::Relaxed);
@@ -177,7 +175,7 @@ impl Table {
         Steps::from_words(self.header().steps.each_ref().map(|word| word.load(Ordering::Relaxed)))
     }
 
-    /// Changes the data about steps of the program, which is in the table's header.
+    /// Changes the data about steps in the table's header.
     pub fn change_steps(&self, change: impl FnOnce(&mut Steps)) {
         if self.exists() {
             let mut steps = self.steps();
@@ -197,7 +195,7 @@ impl Table {
         Reader::parse(bytes).ok().map(|table| table.frame())
     }
 
-    /// Maps private memory over the table, at the same address. The table's pages stay in the pool
+    /// Maps private memory over the table, at the same address. Its pages stay in the pool
     /// unchanged.
     pub fn part(&mut self) {
         let bytes = std::mem::take(&mut self.pages) * PAGE_BYTES;
@@ -217,7 +215,7 @@ impl Table {
         }
     }
 
-    /// Unmaps the table and the reserved addresses. Called when the thread ends.
+    /// Unmaps the table and the reserved addresses.
     pub fn unmap(&mut self) {
         if !self.base.is_null() {
             sys::unmap(self.base, RESERVED);

@@ -3,8 +3,8 @@
 //!
 //! A virtual machine announces each op, including ops that are only counted. If ops are short, the
 //! announcements alone take more than the budget. But many functions of models make the same calls
-//! in each run. For such a function, the adapter can have a whole run made without announcements,
-//! and the recorder still counts the run's calls:
+//! in each run. The adapter can have a run of such a function made without announcements, and the
+//! recorder still counts the run's calls:
 //!
 //! ```text
 //!  run 1 2 3        watched: do they make the same calls?
@@ -12,12 +12,11 @@
 //!                   all others: the run is counted and drawn, and the known calls are counted with it
 //! ```
 //!
-//! A watched run takes longer, because of the announcements. So the duration of a watched run is
-//! not recorded, unless all runs are watched.
+//! Announcements make a watched run longer. So its duration is not recorded, unless all runs are
+//! watched.
 //!
-//! If a watched run of a function makes other calls than those that are known, all of the
-//! function's later runs are watched. All runs are also watched if the function's ops are long
-//! compared with the cost of watching.
+//! If a watched run of a function makes other calls than the known ones, the function's later runs
+//! are all watched.
 
 use model::Loss;
 
@@ -38,10 +37,9 @@ const WEIGHT: f64 = 1.0 / 8.0;
 /// The knowledge about the runs of one function of a model.
 #[derive(Debug, Default)]
 pub struct Pattern {
-    /// Serial number of the part of the profile to which the other fields belong; 0 if there is
-    /// none.
+    /// Serial number of the part of the profile to which the other fields belong.
     serial: u32,
-    /// Number of successive runs up to now that made the same calls, at most [`ALIKE`].
+    /// Number of successive runs that made the same calls, at most [`ALIKE`].
     alike: u32,
     different: u32,
     /// A hash of the sequence of calls that each run makes.
@@ -62,8 +60,8 @@ pub struct Pattern {
     since: u64,
 }
 
-/// A running mean. If a value is larger than four times the mean, the recorder was probably
-/// interrupted, and the value is reduced to four times the mean.
+/// A running mean. A value above four times the mean is reduced to that, because the recorder was
+/// probably interrupted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean(f64);
 
@@ -79,17 +77,17 @@ impl Mean {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The run is recorded as if this file did not exist: all of its ops are announced.
+    /// All ops of the run are announced and recorded, as if this file did not exist.
     Ordinary,
     /// The run is watched, and its calls must then be passed to [`Pattern::learn`].
     Learn,
     /// The run is watched. It was drawn with the probability 1 divided by this number.
     Watched(u32),
-    /// The run is not watched. The value says whether the run is to be timed.
+    /// The run is not watched. The value says whether it is to be timed.
     Unwatched(bool),
 }
 
-/// A summary of the calls that the host announced in a watched run: their hash and their number.
+/// The calls that the host announced in a watched run: their hash and their number.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
     pub hash: u64,
@@ -119,7 +117,6 @@ impl Pattern {
         Next::Watched(drawn_with)
     }
 
-    /// Draws the number of runs until the next watched run.
     fn draw(&mut self, thread: &mut Thread) {
         let account = &thread.draws.account;
         // The period grows step by step, because the first runs are slow.
@@ -130,8 +127,8 @@ impl Pattern {
         self.left = thread.draws.random.gap(self.period);
     }
 
-    /// Called after a run of the kind [`Next::Learn`]. `calls` contains the exports that were
-    /// called, with the number of calls of each.
+    /// Called after a run of the kind [`Next::Learn`], with the called exports and the number of
+    /// calls of each.
     pub fn learn(
         &mut self,
         thread: &mut Thread,
@@ -151,8 +148,7 @@ impl Pattern {
         (self.hash, self.told, self.calls) = (seen.hash, seen.told, calls);
         self.alike += 1;
         if self.alike == ALIKE {
-            // These are estimates to begin with. Later measurements of watched and unwatched runs
-            // correct them.
+            // Later measurements of watched and unwatched runs correct these estimates.
             let told = f64::from(seen.told) * thread.draws.account.only_counted.ticks();
             let run = (ticks as f64 - told).max(ticks as f64 / 8.0);
             (self.run_ticks, self.more_ticks) = (Mean(run), Mean(ticks as f64 - run));

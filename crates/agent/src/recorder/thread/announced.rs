@@ -4,43 +4,42 @@
 //! As soon as an observer is registered, PyTorch makes an object for each op and looks up which
 //! observers to call. A bracket cannot measure the time for this, and without the observer the
 //! recorder would see no op. So the recorder asks the shim (the library that connects PyTorch to
-//! the agent) to have PyTorch announce additional ops, which do nothing, to an observer that does
-//! nothing. The shim measures how long these announcements take.
+//! the agent) to have PyTorch announce additional, empty ops to an observer that does nothing. The
+//! shim measures how long these announcements take.
 //!
 //! ```text
 //!  op begins ─► ops inside of it ─► op ends      after an op: its code has displaced PyTorch's
 //!  op begins ─► op begins                        right after another one: PyTorch's code is warm
 //! ```
 //!
-//! The duration of an announcement depends on the code that ran since the last announcement. So the
-//! recorder draws ops (chooses them at random) among all ops that begin, and has an announcement
-//! measured in a situation like that of the drawn op. The measurement is made at the end of an op
-//! that has called no other ops, after this op has been recorded: the last code that ran was the
-//! op's, as before most ops. If the drawn op began immediately after the op around it, the shim
-//! first makes an announcement that it does not measure. This loads PyTorch's code into the caches.
+//! The duration of an announcement depends on the code that ran since the last one. So the recorder
+//! draws ops (chooses them at random), and has an announcement measured in a situation like that of
+//! the drawn op. The measurement is made at the end of an op that has called no other ops, so the
+//! last code that ran was the op's, as before most ops. If the drawn op began immediately after the
+//! op around it, the shim first makes an announcement that it does not measure. This loads
+//! PyTorch's code into the caches.
 
 use record::brackets::{BUCKETS, Brackets, Histogram, bucket_of};
 
 use super::Thread;
 
-/// Number, from 1, of the first op of a thread that is drawn. Earlier, the caches are colder.
+/// Number, from 1, of the first op of a thread that is drawn. Earlier, caches are colder.
 const FIRST: u16 = 8;
 /// The number of first announcements that are measured in quick succession, so that short programs
-/// have some measurements. Later announcements are measured rarely.
+/// have some measurements.
 const SOON: u32 = 48;
 
 pub(crate) struct Times {
-    /// Number of times that the next drawn op was chosen.
+    /// Number of draws up to now.
     drawn: u32,
-    /// State of the random number generator. It is never 0.
+    /// State of the random number generator, never 0.
     random: u32,
-    /// The numbers of durations before and after an op, by bucket of a histogram.
+    /// Numbers of durations before and after an op, by bucket.
     counts: [[u32; BUCKETS]; 2],
 }
 
 impl Times {
-    /// Sets all fields at `this`. It is done in place because the struct is too large for a small
-    /// stack.
+    /// Sets all fields in place, because the struct is too large for a small stack.
     ///
     /// # Safety
     /// `this` must be valid for writes.
@@ -67,20 +66,19 @@ impl Times {
     }
 }
 
-/// The data about announcements that is needed in each op. It is in the first cache line of a
-/// thread's state.
+/// The data about announcements that is needed in each op, in the first cache line of a thread's
+/// state.
 #[derive(Clone, Copy)]
 pub(crate) struct Announcing {
     /// Number of ops that begin until the next drawn one, including it.
     until: u16,
-    /// Number of additional announcements that the recorder will ask for; 0 if none is due.
+    /// Number of additional announcements to ask for; 0 if none is due.
     due: u8,
     /// Whether the last announcement was about the start of an op.
     has_begun: bool,
 }
 
 impl Announcing {
-    /// The value before the first announcement.
     pub(crate) const NEW: Self = Self { until: FIRST, due: 0, has_begun: false };
 
     #[inline(always)]
@@ -92,8 +90,7 @@ impl Announcing {
         self.has_begun = true;
     }
 
-    /// Called when an op has ended. Returns whether an additional announcement is due and may be
-    /// made now.
+    /// Called when an op has ended. Returns whether an additional announcement is due.
     #[inline(always)]
     fn ends(&mut self) -> bool {
         std::mem::replace(&mut self.has_begun, false) && self.due != 0
@@ -101,8 +98,7 @@ impl Announcing {
 }
 
 impl Thread {
-    /// Called when an op has ended. Returns how many additional ops the shim must have announced
-    /// now.
+    /// Called when an op has ended. Returns how many additional ops must be announced now.
     #[inline(always)]
     pub(crate) fn announcements_due(&mut self) -> i32 {
         if self.announcing.ends() { self.draw_announcement() } else { 0 }
@@ -119,7 +115,7 @@ impl Thread {
         std::mem::take(&mut self.announcing.due).into()
     }
 
-    /// Adds a measured announcement, which took this many ticks before and after the op.
+    /// Adds an announcement, which took this many ticks before and after the op.
     pub(crate) fn count_announced(&mut self, took: [u64; 2]) {
         for (counts, ticks) in self.announced.counts.iter_mut().zip(took) {
             if let Some(count) = counts.get_mut(bucket_of(ticks)) {
@@ -128,7 +124,7 @@ impl Thread {
         }
     }
 
-    /// Returns the durations measured up to now; `None` if there are none.
+    /// Returns the durations up to now; `None` if there are none.
     pub(crate) fn announced_times(&self) -> Option<Brackets> {
         let [before, after] = self.announced.counts.each_ref().map(|of| Histogram::new(of));
         let thread_uid = self.start.thread_uid;
@@ -141,7 +137,7 @@ mod tests {
     use super::*;
 
     /// In `text`, `(` is the start of an op and `)` its end. The op that begins as number `until`
-    /// is drawn. Returns how many additional announcements are due at each end.
+    /// is drawn. Returns how many announcements are due at each end.
     fn due(until: u16, text: &str) -> Vec<u8> {
         let mut of = Announcing { until, ..Announcing::NEW };
         let mut all = Vec::new();
@@ -157,17 +153,14 @@ mod tests {
 
     #[test]
     fn an_announcement_is_due_when_an_op_without_others_has_ended() {
-        // The second of three ops in a row is drawn, and an announcement is due at its end.
+        // The second of three ops in a row is drawn.
         assert_eq!(due(2, "()()()"), [0, 1, 0]);
-        // The outer op, which began after another one had ended, is drawn. The announcement is due
-        // at the end of the inner op, which ends first.
+        // The outer op is drawn. The inner op ends first.
         assert_eq!(due(2, "()(())"), [0, 1, 0]);
-        // The inner op, which began right after the outer one, is drawn. So there are two
-        // announcements.
+        // The inner op is drawn. It began right after the outer one, so there are two.
         assert_eq!(due(3, "()(())"), [0, 2, 0]);
-        // The second inner op, which began after the first one had ended, is drawn.
+        // The second inner op is drawn, which began after the first one had ended.
         assert_eq!(due(3, "(()())"), [0, 1, 0]);
-        // If no op ever ends, no announcement becomes due.
         assert_eq!(due(1, "((("), [0; 0]);
     }
 }

@@ -1,23 +1,22 @@
-//! Measures how long the recorder's brackets around the program's own calls take, for a few calls
-//! that are chosen at random ([`record::brackets`] says why). A bracket has two halves: the
-//! recorder's work before the call and after it.
+//! Measures how long the recorder's brackets around calls take, for a few calls that are chosen at
+//! random ([`record::brackets`] says why). A bracket has two halves: the recorder's work before the
+//! call and after it.
 //!
 //! ```text
 //!  enter(BEFORE) ··· read counters ··· start │ call │ end ··· read counters ··· record ··· bracket_ends
 //! ```
 //!
-//! If a call ends in another function of the agent than the one in which it began, the time at
-//! which a half began and the duration of the first half are stored in the thread's state
-//! ([`Halves`]):
+//! If a call ends in another function of the agent than the one in which it began, the measurement
+//! is kept in the thread's state ([`Halves`]):
 //!
 //! ```text
 //!  enter_and_keep(BEFORE) ··· kept_first_half_ends │ call │ second_half_begins ··· kept_bracket_ends
 //!          └─ only counted: counted_half_ends(BEFORE)       counted_half_ends(AFTER) ─┘
 //! ```
 //!
-//! The second half begins with the time stamp that ends the call. The recorder decides only after
-//! it has read the counters whether this half is timed. So the same code runs between the two
-//! readings of the counters in all calls.
+//! The second half begins with the time stamp that ends the call. The recorder decides after it has
+//! read the counters whether this half is timed. So the same code runs between the two readings of
+//! the counters in all calls.
 //!
 //! For a call that is not chosen, each half costs one decrement. The calls for the two halves are
 //! chosen independently, because some hosts call the agent once before and once after a call.
@@ -26,26 +25,25 @@ use record::brackets::{BUCKETS, Brackets, Histogram, bucket_of};
 
 use super::Thread;
 
-/// The two halves of a bracket.
 pub(crate) const BEFORE: usize = 0;
 pub(crate) const AFTER: usize = 1;
 
-/// Number, from 1, of a thread's first call whose bracket is timed. Earlier, the caches are colder.
+/// Number, from 1, of a thread's first call whose bracket is timed. Earlier, caches are colder.
 pub(crate) const FIRST: u16 = 8;
 /// The number of first brackets that are timed in quick succession, so that short programs have
-/// some durations. Later brackets are timed rarely.
+/// some durations.
 const SOON: u32 = 48;
 
-/// The halves that are being timed at present. These fields are not in [`BracketTimes`], because
-/// the recorder reads them in each call.
+/// The halves that are being timed at present. They are not in [`BracketTimes`], because the
+/// recorder reads them in each call.
 #[derive(Clone, Copy)]
 pub(crate) struct Halves {
-    /// For hosts that call the agent before and after a call: the time at which the half in
-    /// progress began, if it is timed; otherwise 0.
+    /// For hosts that call the agent before and after a call: the time at which the timed half
+    /// began; otherwise 0.
     entered: u64,
-    /// For such hosts: the duration of the first half in ticks, if it was timed; otherwise 0. The
-    /// duration is added to the histogram when the call has ended. The field has only four bytes,
-    /// so that the struct is in the thread's first cache line.
+    /// For such hosts: the duration of the timed first half in ticks; otherwise 0. It is counted
+    /// when the call has ended. It has four bytes, so that the struct is in the thread's first
+    /// cache line.
     before: u32,
     /// Whether counters were read for the call whose first half was timed.
     before_counted: bool,
@@ -54,7 +52,6 @@ pub(crate) struct Halves {
 }
 
 impl Halves {
-    /// The value while neither half is timed.
     pub(crate) const NONE: Self =
         Self { entered: 0, before: 0, before_counted: false, counted: false };
 }
@@ -62,18 +59,16 @@ impl Halves {
 pub(crate) struct BracketTimes {
     /// Number of times that each half was timed.
     timed: [u32; 2],
-    /// State of the random number generator. It is never 0.
+    /// State of the random number generator, never 0.
     random: u32,
     /// Whether the bracket of every call is timed.
     all: bool,
-    /// How many durations were measured: for calls without and with counters, for each half, and
-    /// for each bucket of a histogram.
+    /// Numbers of durations: for calls without and with counters, each half, and each bucket.
     counts: [[[u32; BUCKETS]; 2]; 2],
 }
 
 impl BracketTimes {
-    /// Sets all fields at `this`. It is done in place because the struct is too large for a small
-    /// stack.
+    /// Sets all fields in place, because the struct is too large for a small stack.
     ///
     /// # Safety
     /// `this` must be valid for writes.
@@ -87,9 +82,9 @@ impl BracketTimes {
 }
 
 impl Thread {
-    /// Begins a half of a bracket. This must be the first thing that the recorder does in this
-    /// half. Returns the present time if the half is timed, otherwise 0. If the call is not
-    /// recorded after all, the measurement is lost, and the half of the next call is timed instead.
+    /// Begins a half of a bracket. This must be the first work of the recorder in this half.
+    /// Returns the present time if the half is timed, otherwise 0. If the call is not recorded
+    /// after all, the half of the next call is timed instead.
     #[inline(always)]
     pub(crate) fn enter(&mut self, half: usize) -> u64 {
         let until = &mut self.until_timed[half];
@@ -97,9 +92,9 @@ impl Thread {
         if *until == 0 { self.draw() } else { 0 }
     }
 
-    /// Does what [`Thread::enter`] does, for the first half of a bracket that ends with
-    /// [`Thread::bracket_ends`], if calls may be nested. Of nested calls, only one is timed:
-    /// otherwise, calls inside of a timed call would be timed more often than others.
+    /// Does what [`Thread::enter`] does for the first half, if calls may be nested. Of nested
+    /// calls, only one is timed. Otherwise, calls inside of a timed call would be timed more often
+    /// than others.
     #[inline(always)]
     pub(crate) fn enter_inside(&mut self) -> u64 {
         if self.halves.before != 0 {
@@ -112,8 +107,8 @@ impl Thread {
         entered
     }
 
-    /// Called if no call is recorded after [`Thread::enter_inside`], which returned `entered`. The
-    /// next bracket is then timed instead.
+    /// Called if no call is recorded after [`Thread::enter_inside`]. The next bracket is then
+    /// timed.
     #[inline(always)]
     pub(crate) fn lose_inside(&mut self, entered: u64) {
         if entered != 0 {
@@ -121,8 +116,8 @@ impl Thread {
         }
     }
 
-    /// Ends a first half that began with [`Thread::enter`], which returned `entered`, for a call
-    /// that ends in another function. `start` is the time at which the call starts.
+    /// Ends a first half that began with [`Thread::enter`], for a call that ends in another
+    /// function. The call starts at `start`.
     #[inline(always)]
     pub(crate) fn first_half_ends(&mut self, entered: u64, start: u64, counted: bool) {
         if entered != 0 {
@@ -131,23 +126,20 @@ impl Thread {
         }
     }
 
-    /// Does what [`Thread::enter`] does, and stores the result for [`Thread::kept_first_half_ends`]
-    /// or [`Thread::kept_bracket_ends`].
+    /// Does what [`Thread::enter`] does, and stores the result.
     #[inline(always)]
     pub(crate) fn enter_and_keep(&mut self, half: usize) {
         self.halves.entered = self.enter(half);
     }
 
-    /// Returns the present time, for a half that is timed. Does not write to memory: this is called
-    /// between the two readings of the counters, and after a fork, the first write to a page is a
-    /// page fault, which would be counted.
+    /// Does not write to memory, because it is called between the two readings of the counters.
+    /// After a fork, the first write to a page is a page fault, which would be counted.
     #[cold]
     #[inline(never)]
     fn draw(&self) -> u64 {
         self.run.clock.begin()
     }
 
-    /// Chooses at random the next call for which this half is timed.
     fn draw_next(&mut self, half: usize) {
         let times = &mut self.brackets;
         // This is Marsaglia's xorshift generator.
@@ -162,8 +154,7 @@ impl Thread {
         times.timed[half] = times.timed[half].saturating_add(1);
     }
 
-    /// Ends the first half, at the time `start` at which the call begins. The half began with
-    /// [`Thread::enter_and_keep`].
+    /// Ends a first half that began with [`Thread::enter_and_keep`].
     #[inline(always)]
     pub(crate) fn kept_first_half_ends(&mut self, start: u64, counted: bool) {
         if self.halves.entered != 0 {
@@ -175,7 +166,7 @@ impl Thread {
     }
 
     /// Ends a half of a call that is only counted. The half began with [`Thread::enter_and_keep`].
-    /// Returns the duration of the half in ticks, if it was timed.
+    /// Returns its duration in ticks if it was timed.
     #[inline(always)]
     pub(crate) fn counted_half_ends(&mut self, half: usize) -> Option<u64> {
         let entered = std::mem::take(&mut self.halves.entered);
@@ -187,8 +178,8 @@ impl Thread {
         Some(took)
     }
 
-    /// Ends the second half of the bracket of a call that ends in another function than the one in
-    /// which it began.
+    /// Ends the second half for a call that ends in another function than the one in which it
+    /// began.
     #[inline(always)]
     pub(crate) fn kept_bracket_ends(&mut self) {
         if self.halves.entered | u64::from(self.halves.before) != 0 {
@@ -196,9 +187,8 @@ impl Thread {
         }
     }
 
-    /// Ends the second half of a bracket. The second half began with the end of the call. This must
-    /// be the last thing that the recorder does. `entered` is the result of [`Thread::enter`], and
-    /// the call took from `start` to `end`.
+    /// Ends the second half of a bracket. This must be the last thing that the recorder does.
+    /// `entered` is the result of [`Thread::enter`], and the call took from `start` to `end`.
     #[inline(always)]
     pub(crate) fn bracket_ends(&mut self, entered: u64, (start, end): (u64, u64), counted: bool) {
         let after = self.timed_end(end);
@@ -207,9 +197,8 @@ impl Thread {
         }
     }
 
-    /// Returns `end` (the time at which the call ended) if the second half is timed, otherwise 0.
-    /// Called after the counters were read, because before that, the same code must run in all
-    /// calls.
+    /// Returns `end` if the second half is timed, otherwise 0. Called after the counters were read,
+    /// because before that, the same code must run in all calls.
     #[inline(always)]
     fn timed_end(&mut self, end: u64) -> u64 {
         let until = &mut self.until_timed[AFTER];
@@ -235,8 +224,7 @@ impl Thread {
     fn count_whole(&mut self, entered: [u64; 2], start: u64, counted: bool) {
         let now = self.run.clock.begin();
         if entered[AFTER] != 0 {
-            // A half that contains a flush is left out, because the time of flushes is stored
-            // separately, in each page.
+            // A half that contains a flush is left out: pages store the time of flushes separately.
             let flushed = entered[AFTER] <= self.start.base_ticks;
             let took = (!flushed).then(|| now.wrapping_sub(entered[AFTER]));
             match took {
@@ -259,11 +247,10 @@ impl Thread {
         }
     }
 
-    /// Begins the second half of the bracket of a call that ended at `end`; it ends with
-    /// [`Thread::kept_bracket_ends`]. `counted` says whether the call's counters were read. Called
-    /// after they were read, because this function writes to memory, and after a fork, the first
-    /// write to a page is a page fault. In a run with a budget, the half has already begun with
-    /// [`Thread::enter_and_keep`].
+    /// Begins the second half for a call that ended at `end`; [`Thread::kept_bracket_ends`] ends
+    /// it. Called after the counters were read, because this function writes to memory, and after a
+    /// fork, the first write to a page is a page fault. In a run with a budget, the half has
+    /// already begun with [`Thread::enter_and_keep`].
     #[inline(always)]
     pub(crate) fn second_half_begins(&mut self, end: u64, counted: bool) {
         if !self.short_ops && self.draws.is_on() {
@@ -283,7 +270,6 @@ impl Thread {
         self.until_timed = [1; 2];
     }
 
-    /// Forgets all durations, and times only some brackets from now on.
     pub(crate) fn time_some_brackets(&mut self) {
         let random = self.brackets.random;
         // SAFETY: the pointer was made from a reference, so it is valid for writes.
@@ -292,8 +278,7 @@ impl Thread {
         self.until_timed = [FIRST; 2];
     }
 
-    /// Returns the durations up to now, for calls without counters and for calls with counters. If
-    /// there are no durations for one of the two kinds, it is left out.
+    /// Returns the durations up to now, for calls without counters and for calls with counters.
     pub(crate) fn bracket_times(&self, rehearsed: bool) -> impl Iterator<Item = Brackets> {
         let kinds = self.brackets.counts.iter().zip([0, self.run.counter_mask]);
         let thread_uid = self.start.thread_uid;

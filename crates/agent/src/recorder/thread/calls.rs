@@ -1,9 +1,9 @@
 //! The open calls of a thread: calls that have begun and not ended. [`crate::recorder::bracket`]
 //! has a diagram of their states.
 //!
-//! The fields that every call needs are in one cache line, [`OpenCall`]. The fields that only some
-//! calls need are in further arrays of the thread's state, at the same index. A bit of the call's
-//! [`State`] says whether an element of such an array is valid.
+//! The fields that every call needs are in one cache line, [`OpenCall`]. Other fields are in
+//! further arrays of the thread's state, at the same index. A bit of the call's [`State`] says
+//! whether such an element is valid.
 
 use std::ffi::c_void;
 
@@ -21,12 +21,12 @@ pub(crate) struct OpenCall {
     /// A stack address above the stack frames of calls that begin inside of this call, or the
     /// result of [`crate::recorder::bracket::held`].
     pub(crate) frame: usize,
-    /// The called export. Always valid if the call has [`State::SPLIT`].
+    /// The called export. Valid if the call has [`State::SPLIT`].
     pub(crate) export: u32,
     pub(crate) state: State,
-    /// Time at which the call began. Only valid if the call has [`State::SPLIT`].
+    /// Time at which the call began. Valid if the call has [`State::SPLIT`].
     pub(crate) start: u64,
-    /// The call's slot. Only valid if the call has [`State::SLOT`].
+    /// Valid if the call has [`State::SLOT`].
     pub(crate) slot: Slot,
 }
 
@@ -37,15 +37,13 @@ impl OpenCall {
         Self { frame: 0, export: 0, state: State::PLAIN, start: 0, slot: Slot::EMPTY };
 }
 
-/// The properties of an open call, as a set of bits. An unused element has no bits set, except
-/// possibly [`State::WORKERS`] of the call that used the element last.
+/// The properties of an open call, as a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct State(u32);
 
 impl State {
-    /// No bits: the call begins and ends in one function of the agent, and the thread's counters
-    /// (if any) are read for it.
+    /// The call begins and ends in one function of the agent.
     pub(crate) const PLAIN: Self = Self(0);
     /// The call begins and ends in two separate calls by the host. `export` and `start` are set.
     pub(crate) const SPLIT: Self = Self(1);
@@ -58,14 +56,13 @@ impl State {
     pub(crate) const SLOT: Self = Self(1 << 2);
     /// No counters are read for the call.
     pub(crate) const UNCOUNTED: Self = Self(1 << 3);
-    /// The call was drawn, in a run with a budget. The thread's `draws.open` says how it was drawn.
+    /// The call was drawn, in a run with a budget; see the thread's `draws.open`.
     pub(crate) const DRAWN: Self = Self(1 << 4);
-    /// Users' collectors were started for the call, or it has an id for plugins. The thread's
-    /// `collected` contains them.
+    /// Users' collectors were started for the call, or it has an id for plugins; see the thread's
+    /// `collected`.
     pub(crate) const COLLECTED: Self = Self(1 << 5);
-    /// Other threads have worked for the call, in its parallel regions. The thread's `workers`
-    /// contains their counts. This bit stays set after the end of the call, until the next call
-    /// uses the same element.
+    /// Other threads have worked for the call, in its parallel regions; see the thread's `workers`.
+    /// This bit stays set after the end of the call, until the next call uses the element.
     pub(crate) const WORKERS: Self = Self(1 << 6);
 
     #[inline(always)]
@@ -78,7 +75,6 @@ impl State {
         Self(self.0 & !less.0)
     }
 
-    /// Returns the bits that stay set when the call has ended.
     #[inline(always)]
     pub(crate) const fn after_end(self) -> Self {
         Self(self.0 & Self::WORKERS.0)
@@ -91,19 +87,19 @@ impl State {
 }
 
 impl Thread {
-    /// Returns the open calls. The outermost call is the first.
+    /// Returns the open calls, the outermost first.
     #[inline(always)]
     pub(crate) fn open_calls(&self) -> &[OpenCall] {
         self.calls.get(..self.depth as usize).unwrap_or_default()
     }
 
-    /// Returns the innermost open call, which must have just been opened.
+    /// Returns the call that has just been opened.
     #[inline(always)]
     pub(crate) fn last_opened(&mut self) -> &mut OpenCall {
         &mut self.calls[(self.depth as usize).wrapping_sub(1) % DEEPEST]
     }
 
-    /// Returns the index of the innermost open call for which `is_it` returns true.
+    /// Returns the index of the innermost matching call.
     #[inline(always)]
     pub(crate) fn innermost(&self, is_it: impl Fn(&OpenCall) -> bool) -> Option<usize> {
         let mut at = (self.depth as usize).min(DEEPEST);
@@ -116,8 +112,7 @@ impl Thread {
         None
     }
 
-    /// Returns the index of the open call with this frame. This is nearly always the innermost
-    /// call.
+    /// Returns the index of the open call with this frame, usually the innermost call.
     #[inline(always)]
     pub(crate) fn call_at(&self, frame: usize) -> Option<usize> {
         let top = (self.depth as usize).wrapping_sub(1);
@@ -140,19 +135,17 @@ impl Thread {
     }
 
     /// Returns the index of the innermost open op inside of call `at`. If call `at` ends with an
-    /// error, this op is the one that threw the error.
+    /// error, this op has thrown it.
     pub(crate) fn wrapped_inside(&self, at: usize) -> Option<usize> {
         self.innermost(|call| call.state.has(State::WRAPPED)).filter(|inner| *inner > at)
     }
 
-    /// Returns the index of the innermost open call whose slot belongs to this owner.
     #[inline(always)]
     pub(crate) fn innermost_slot(&self, owner: *const c_void) -> Option<usize> {
         self.innermost(|call| call.state.has(State::SLOT) && call.slot.owner == owner)
     }
 
-    /// Returns the index of the innermost open call of `export` that ends when the host calls the
-    /// agent again.
+    /// Returns the index of the innermost open call of `export` with [`State::SPLIT`].
     #[inline(always)]
     pub(crate) fn innermost_split(&self, export: u32) -> Option<usize> {
         self.innermost(|call| call.state.has(State::SPLIT) && call.export == export)
@@ -163,21 +156,18 @@ impl Thread {
         self.calls[at % DEEPEST].state
     }
 
-    /// Returns whether the thread's counters, if it has any, are read for the open call with index
-    /// `at`.
+    /// Returns whether the thread's counters, if it has any, are read for this open call.
     #[inline(always)]
     pub(crate) fn reads_call(&self, at: usize) -> bool {
         !self.state_of(at).has(State::UNCOUNTED)
     }
 
-    /// Returns whether the call with index `at` was drawn, in a run with a budget.
     #[inline(always)]
     pub(crate) fn is_drawn(&self, at: usize) -> bool {
         self.state_of(at).has(State::DRAWN)
     }
 
-    /// Adds the counts of other threads that have worked in a parallel region of the open call with
-    /// index `at`.
+    /// Adds the counts of other threads that have worked in a parallel region of this open call.
     pub(crate) fn add_workers(&mut self, at: usize, more: &Workers) {
         let (Some(call), Some(sum)) = (self.calls.get_mut(at), self.workers.get_mut(at)) else {
             return;
@@ -191,17 +181,17 @@ impl Thread {
         sum.sums.iter_mut().zip(&more.sums).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
     }
 
-    /// Stores in the page how many calls are still open, after some calls were forgotten.
+    /// Stores in the page how many calls are still open, after some were forgotten.
     pub(crate) fn note_open_calls(&mut self) {
         // SAFETY: this thread is attached, so its writer has a page.
         unsafe { self.writer.set_open(self.depth, self.calls[0].export) };
     }
 }
 
-/// Data that an adapter stores with an open call. The recorder does not interpret it.
+/// Data that an adapter stores with an open call.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
-    /// An address that identifies the adapter, or the group of adapters, that stored the slot.
+    /// Identifies the adapters that may use the slot.
     pub(crate) owner: *const c_void,
     /// Address of a description of the called function, which is never freed.
     pub(crate) subject: *const c_void,
@@ -214,8 +204,7 @@ impl Slot {
         Self { owner: std::ptr::null(), subject: std::ptr::null(), numbers: [0; 3] };
 }
 
-/// The sums of the counts of other threads that have worked for an open call, in its parallel
-/// regions up to now.
+/// The counts of other threads in the parallel regions of an open call.
 #[derive(Clone, Copy)]
 pub(crate) struct Workers {
     /// One bit for each counter whose sum is known.
@@ -227,18 +216,17 @@ impl Workers {
     pub(crate) const NONE: Self = Self { known: 0, sums: [0; MAX_COUNTERS] };
 }
 
-/// The users' collectors that were started for a call, and the state that each collector's `start`
-/// returned.
+/// The users' collectors that were started for a call.
 #[derive(Clone, Copy)]
 pub(crate) struct Started {
     /// One bit for each collector that was started.
     pub(crate) mask: u32,
     /// Whether a collector was interrupted; the call must then not begin.
     pub(crate) interrupted: bool,
-    /// The id that profiler plugins got for the call; 0 if they got none.
+    /// The id that profiler plugins got for the call, or 0.
     pub(crate) plugin_id: u64,
     /// For each collector: the address of the agent's data about it, which is never freed, and the
-    /// state that it returned.
+    /// state that its `start` returned.
     pub(crate) states: [(*const c_void, *mut c_void); MOST_COLLECTORS],
 }
 

@@ -5,17 +5,15 @@ use std::ffi::c_void;
 
 use super::Thread;
 
-/// The thread-local: a pointer to the thread's state, and a few fields that stay valid after that
-/// state is gone.
+/// A pointer to the thread's state, and a few fields that stay valid after that state is gone.
 #[repr(C)]
 pub(crate) struct Local {
     pub(crate) thread: *mut Thread,
-    /// Nonzero while the thread is attaching. A signal handler must then not attach the thread
-    /// again.
+    /// Nonzero while the thread is attaching. A signal handler must then not attach it again.
     pub(crate) attaching: u8,
-    /// Number of times that the agent has detached the thread because the thread exits.
+    /// Number of times that the agent has detached the thread at its exit.
     pub(crate) lives: u8,
-    /// Number of calls that are not recorded before the thread tries to attach again.
+    /// Number of calls until the thread tries to attach again.
     pub(crate) retry: u32,
     /// A copy of the thread's state while the thread forks; otherwise null.
     saved: *mut c_void,
@@ -82,7 +80,7 @@ mod place {
 
 const _: () = assert!(size_of::<Local>() == 24);
 
-/// Returns the calling thread's state, or null if it has none. Safe in signal handlers.
+/// Returns the calling thread's state, or null. Safe in signal handlers.
 #[inline(always)]
 pub fn current() -> *mut Thread {
     // SAFETY: `place::get` returns the calling thread's thread-local, which exists as long as the
@@ -90,14 +88,12 @@ pub fn current() -> *mut Thread {
     unsafe { (*place::get()).thread }
 }
 
-/// Stores the address of the copy of the calling thread's state while the thread forks.
 pub(crate) fn set_saved(saved: *mut c_void) {
     // SAFETY: `place::get` returns the calling thread's thread-local, which exists as long as the
     // thread.
     unsafe { (*place::get()).saved = saved }
 }
 
-/// Returns the copy that [`set_saved`] stored, and clears it.
 pub(crate) fn take_saved() -> *mut c_void {
     // SAFETY: `place::get` returns the calling thread's thread-local, which exists as long as the
     // thread.
@@ -109,8 +105,8 @@ pub(crate) fn get() -> *mut Local {
     place::get()
 }
 
-/// Makes `thread` the calling thread's state while `body` runs. Calibration uses this to make empty
-/// calls with brackets while the thread is still attaching.
+/// Makes `thread` the calling thread's state while `body` runs. So calibration can make empty calls
+/// while the thread is still attaching.
 pub(crate) fn with_current<T>(thread: *mut Thread, body: impl FnOnce() -> T) -> T {
     let local = get();
     // SAFETY: `local` is the calling thread's thread-local. A signal handler that runs meanwhile

@@ -1,15 +1,14 @@
-//! Stores in each page what the kernel has counted for the page's thread ([`Usage`], such as its
-//! processor time), at the beginning and at the end of the page. The kernel counts this for every
-//! thread in any case.
+//! Stores in pages what the kernel has counted for the thread ([`Usage`], such as its processor
+//! time). The kernel counts this in any case.
 
 use record::Usage;
 
 use super::Thread;
 
 impl Thread {
-    /// Stores the usage up to now at the beginning of the thread's first page. `begun_ns` is the
-    /// thread's processor time when attaching began. The processor time of attaching is stored
-    /// separately, because it does not belong to the program.
+    /// Stores the usage at the beginning of the thread's first page. `begun_ns` is the thread's
+    /// processor time when attaching began. The time of attaching is stored separately, because it
+    /// does not belong to the program.
     pub(crate) fn store_first_usage(&mut self, begun_ns: u64) {
         if let Some(usage) = Usage::of_thread(self.run.clock.begin()) {
             // SAFETY: callers have attached this thread, so its writer has a page.
@@ -17,7 +16,7 @@ impl Thread {
         }
     }
 
-    /// Stores the usage up to now at the end of the thread's page.
+    /// Stores the usage at the end of the thread's page.
     pub(crate) fn store_last_usage(&mut self) {
         if let Some(usage) = Usage::of_thread(self.run.clock.begin()) {
             // SAFETY: callers call this while the thread is attached, so its writer has a page.

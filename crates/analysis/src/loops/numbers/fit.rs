@@ -1,9 +1,8 @@
 //! Reduces estimated times so that they fit into the time of the function or loop around them.
 //!
-//! If only some hits were timed, the estimates of a loop and of the loops inside of it come from
-//! different hits. So the loops inside may seem to take longer than the loop, which is impossible.
-//! If all hits of the outer loop ended, the estimates inside of it are reduced in proportion until
-//! they fit:
+//! If not all hits were timed, the estimates of a loop and of the loops inside of it come from
+//! different hits. So the loops inside may seem to take longer than the loop. If all hits of the
+//! outer loop ended, the estimates inside of it are reduced in proportion until they fit:
 //!
 //! ```text
 //!  estimated              fitted
@@ -21,10 +20,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{Estimate, Numbers, ROUNDING, Times};
 
-/// A function that returns one of the two kinds of times of a row: raw or compensated.
+/// Returns the raw or the compensated times of a row.
 type Kind = fn(&mut Numbers) -> Option<&mut Times>;
 
-/// Fits the times of rows in `sampled`, of which not all hits were timed.
 pub(super) fn fit(
     all: &mut BTreeMap<u32, Numbers>,
     sampled: &BTreeSet<u32>,
@@ -82,8 +80,7 @@ fn room(all: &mut BTreeMap<u32, Numbers>, kind: Kind, outer: u32) -> Option<f64>
 }
 
 impl Times {
-    /// Multiplies each time by `part`. Then computes which share of `whole` the inclusive time is,
-    /// if `whole` is known.
+    /// Multiplies each time by `part`. The share is computed again, if `whole` is known.
     fn reduce(&mut self, part: f64, whole: Option<f64>) {
         self.inclusive.value *= part;
         for time in [&mut self.own, &mut self.mean].into_iter().flatten() {

@@ -13,14 +13,12 @@ const PHASE: &str = "executable-targets";
 /// The flag that prints locations in the source of the model. The lines of loops, and the debug
 /// information of the compiled code, come from these locations.
 const LOCATIONS: &str = "--mlir-print-debuginfo";
-/// The flags that select the CPU as target. [`Flags::new`] adds them if the user's flags select no
-/// target.
+/// The flags that select the CPU as target.
 const CPU: [&str; 2] =
     ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"];
 /// The flags that select a target.
 const SELECTS: [&str; 3] =
     ["iree-hal-target-device", "iree-hal-target-backends", "iree-hal-local-target-device-backends"];
-/// The environment variable that names the program iree-compile.
 const VARIABLE: &str = "IREE_COMPILE";
 
 /// The flags for both steps.
@@ -30,8 +28,8 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Makes the flags for both steps: the user's flags `given`, and the flags [`CPU`] if none of
-    /// them selects a target. Returns an error for a flag that would change what the two steps do.
+    /// Adds [`CPU`] if none of the user's flags selects a target. Returns an error for a flag that
+    /// would change what the two steps do.
     pub fn new(given: &[OsString]) -> Result<Self, Failure> {
         let mut all = given.to_vec();
         for flag in given {
@@ -69,7 +67,6 @@ fn split(flag: &OsStr) -> (String, Option<String>) {
     }
 }
 
-/// A program that compiles models for IREE: iree-compile.
 pub struct Compiler {
     program: PathBuf,
 }
@@ -138,8 +135,8 @@ impl Compiler {
         let failed =
             |why: &dyn std::fmt::Display| Failure::new(format!("{program}: compile {what}: {why}"));
         let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| failed(&e))?;
-        // A separate thread writes the input, because the child may write output before it has read
-        // all of its input.
+        // A separate thread writes the input, because the child may write before it has read all of
+        // it.
         let feeder = child.stdin.take().zip(input).map(|(mut pipe, input)| {
             std::thread::spawn(move || -> io::Result<()> { pipe.write_all(&input) })
         });
@@ -161,7 +158,6 @@ impl Compiler {
     }
 }
 
-/// Returns how a program that failed ended.
 fn ended(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code} (its messages are above)"),
@@ -170,7 +166,6 @@ fn ended(status: ExitStatus) -> String {
     }
 }
 
-/// Finds a program in the directories of PATH.
 fn in_path(name: &Path) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_program(file))

@@ -4,12 +4,11 @@
  * @typedef {import("./data.js").Distribution} Distribution
  */
 
-/** The number of bins in an octave. Within an octave, the duration doubles. */
+/** Within an octave, the duration doubles. */
 const PER_OCTAVE = 16;
 
 /**
- * Returns the duration at which a bin begins, in ns. If `bin` has a fraction, it means a place
- * within the bin.
+ * The result is in ns. A fraction of `bin` means a place within the bin.
  * @param {number} bin
  */
 export function binEdge(bin) {
@@ -22,8 +21,8 @@ export function totalOf(times) {
 }
 
 /**
- * Returns the quantile for `part` as a bin number; its fraction is the place within the bin. The
- * result is approximate and only used for drawing. The report's quantiles are exact.
+ * Returns a bin number; its fraction is the place within the bin. The result is approximate: the
+ * report's quantiles are exact.
  * @param {Distribution} times
  * @param {number} part
  * @returns {number | null}

@@ -11,7 +11,7 @@ import { firstAfter, firstFrom } from "./lanes.js";
 import { grouped, howMany, timeText, visible } from "./text.js";
 
 /**
- * Returns the call of a lane whose begin is nearest to a moment, among the calls of all levels.
+ * Finds the call whose begin is nearest to a moment, on any level.
  * @param {Picture} picture
  * @param {number} lane
  * @param {number} ns
@@ -40,9 +40,8 @@ export function callAt(picture, lane, ns, onlyMarked, wanted = 0) {
 }
 
 /**
- * Returns the call after or before the chosen one in its lane. If calls are highlighted, only these
- * are considered, otherwise only the calls of the same level. If no call is chosen, returns the
- * first call in view.
+ * If calls are highlighted, only these are considered, otherwise only the calls of the same level.
+ * If no call is chosen, returns the first call in view.
  * @param {Picture} picture
  * @param {number} direction
  * @returns {{lane: number, call: number} | null}
@@ -65,7 +64,7 @@ export function stepFrom(picture, direction) {
   let found = -1;
   for (const level of picture.marked === null ? [levels[calls.depths[chosen.call] ?? 0]] : levels) {
     if (level === undefined) continue;
-    // Calls are numbered in the order of their begins, so a binary search finds the place.
+    // Calls are numbered in the order of their begins.
     let [low, high] = [0, level.order.length];
     while (low < high) {
       const middle = (low + high) >>> 1;
@@ -81,7 +80,6 @@ export function stepFrom(picture, direction) {
 }
 
 /**
- * Returns a description of a call, which is shown after the call's name.
  * @param {Timeline} timeline
  * @param {Calls} calls
  * @param {{lane: number, call: number}} chosen
@@ -101,8 +99,7 @@ export function callText(timeline, calls, chosen) {
 }
 
 /**
- * Returns a moment exact to the nanosecond, in the form `131,852,104 ns`. This is easier to read
- * than `131.852 104 ms`.
+ * `131,852,104 ns` is easier to read than `131.852 104 ms`.
  * @param {number} ns
  */
 function exactly(ns) {
@@ -120,7 +117,6 @@ function laneText(timeline, lane) {
 }
 
 /**
- * Returns a description of the gap between the calls before and after a moment.
  * @param {Timeline} timeline
  * @param {Level} level
  * @param {number} lane

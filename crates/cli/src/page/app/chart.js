@@ -1,6 +1,5 @@
 /**
- * The parts that all charts share: axes, and a box that draws its chart again when the width
- * changes.
+ * Axes, and a box that draws its chart again when the width changes.
  *
  * @typedef {import("./dom.js").Child} Child
  */
@@ -8,7 +7,7 @@
 import { h, refill, svg } from "./dom.js";
 
 /**
- * Returns a chart that is as wide as the element around it.
+ * The chart is as wide as the element around it.
  * @param {string} label What the chart shows, in words.
  * @param {number} height
  * @param {(width: number) => Child[]} draw
@@ -29,8 +28,7 @@ export function chartBox(label, height, draw) {
 }
 
 /**
- * Returns ticks below a chart, with vertical lines through the chart. A text that would overlap
- * another one is left out.
+ * A text that would overlap another one is left out.
  * @param {[number, string][]} ticks The place and the text of each tick.
  * @param {number} top
  * @param {number} bottom

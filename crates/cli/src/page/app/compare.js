@@ -1,6 +1,5 @@
 /**
- * Makes the view of a comparison of runs. The view shows what became slower or faster, by how much,
- * how certain this is, and which rows cause the difference of the whole.
+ * Makes the view of a comparison of runs.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View
@@ -48,7 +47,7 @@ export function compareView(context, compare, params) {
 }
 
 /**
- * Returns a legend of the kinds of marks that occur in the first plot of a table.
+ * Shows the kinds of marks that occur in the first plot of a table.
  * @param {Table} table
  */
 function marksKey(table) {

@@ -35,7 +35,7 @@ export const COLORS = 8;
 const LONGEST_IN_LINK = 200;
 
 /**
- * Returns the text that stands for an op in a link: its label, or `@` and its index.
+ * The text for an op in a link: its label, or `@` and its index.
  * @param {Context} context
  * @param {number} index
  */
@@ -75,8 +75,8 @@ export function tableOf(head, id) {
 }
 
 /**
- * Assigns colours to the ops with the largest shares, in the order of their shares. Ops that differ
- * only in their arguments get the same colour, because the timeline stores names without arguments.
+ * The ops with the largest shares get colours. Ops that differ in arguments share a colour, because
+ * the timeline stores names without arguments.
  * @param {Head} head
  * @returns {Map<number, number>}
  */
@@ -104,7 +104,7 @@ export function colorsOf(head) {
 }
 
 /**
- * Returns the name of an op without its arguments.
+ * Returns the name without arguments.
  * @param {Head} head
  * @param {number} op
  */
@@ -114,7 +114,7 @@ function wholeName(head, op) {
 }
 
 /**
- * Returns all ops that have this name; they differ in their arguments or roles.
+ * Ops of one name differ in their arguments or roles.
  * @param {Head} head
  * @param {string} name
  * @returns {number[]}
@@ -124,7 +124,7 @@ export function opsOfName(head, name) {
 }
 
 /**
- * Returns the name of the CSS property that contains an op's colour.
+ * The colour is a CSS property.
  * @param {Context} context
  * @param {number | null | undefined} op
  */

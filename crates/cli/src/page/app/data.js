@@ -1,6 +1,6 @@
 /**
- * The types of the page's data. `crates/cli/src/page` writes the data. The code that prints the
- * report also formats the numbers in it, so the page never formats a number that the report prints.
+ * The types of the page's data, which `crates/cli/src/page` writes. Numbers of the report are
+ * already formatted.
  *
  * @typedef {object} Head
  * @property {"counterpoint.page/1"} schema
@@ -48,10 +48,9 @@
  * @property {number} leftOut Number of rows of the report that the page does not contain.
  * @property {Plot[]} plots The drawings in the rows of the table.
  *
- * Some columns are also used outside of their table. The overview draws each thread's life from
- * `wall_ns` and `between_ns` of the table `thread`, and from `off_cpu_ns` (a part of `between_ns`)
- * if this column exists. In the table `tree`, the column `share` is own time, which the overview
- * draws as an icicle. The overview also shows `calls`, `p50_ns` and `mean_ns` of the table `op`.
+ * The overview draws each thread's life from `wall_ns`, `between_ns` and `off_cpu_ns` of the table
+ * `thread`. It draws the column `share` of the table `tree` as an icicle, and shows `calls`,
+ * `p50_ns` and `mean_ns` of the table `op`.
  *
  * @typedef {object} Column
  * @property {string} name The name of the column in CSV.
@@ -169,9 +168,8 @@
  * @property {Series[]} series
  *
  * The block `timeline` contains the calls of each lane, as four sequences of unsigned LEB128
- * numbers, one sequence after the other. The first sequence contains the begins, the second the
- * durations, the third the indices of the names, and the fourth the depths. A begin is stored as
- * the zigzag-encoded difference from the end of the previous call. Begins and durations are in
+ * numbers: the begins, the durations, the indices of the names, and the depths. A begin is stored
+ * as the zigzag-encoded difference from the end of the previous call. Begins and durations are in
  * units of the grid. Calls are in the order of their begins.
  * @typedef {object} TimeLane
  * @property {string} pid The id of the process, as in exported traces. `tid` is the id of the

@@ -1,6 +1,6 @@
 /**
- * Shows the distribution of an op's durations, for all calls together or for each thread. Bars show
- * a histogram. Lines show, for each duration, the share of the calls that took at most this long.
+ * Shows the distribution of an op's durations: bars for a histogram, and lines for the share of the
+ * calls that took at most this long.
  *
  * @typedef {import("./data.js").Op} Op
  * @typedef {import("./data.js").Distribution} Distribution
@@ -19,8 +19,7 @@ import { logScale, niceStep } from "./scale.js";
 import { howMany, percentText, timeText, visible } from "./text.js";
 
 /**
- * The largest number of curves. If the data contain more threads, the last curve contains the calls
- * of all other threads in the data.
+ * With more threads, the last curve contains the calls of the other threads.
  */
 const MOST_CURVES = 6;
 const DURATIONS_HEIGHT = 240;

@@ -1,7 +1,6 @@
 /**
- * Makes elements from data. Texts become text nodes and never markup. Styles are set as properties.
- * The reason is the page's content security policy, which forbids markup from strings and style
- * attributes.
+ * Makes elements from data. Texts become text nodes and never markup, and styles are set as
+ * properties: the page's content security policy forbids markup from strings and style attributes.
  */
 
 import { MISSING, visible } from "./text.js";
@@ -10,9 +9,9 @@ import { MISSING, visible } from "./text.js";
 /** @typedef {Record<string, string | number | boolean | null | undefined | ((event: any) => void)>} Attributes */
 
 /**
- * Makes an HTML element. An attribute whose value is a function is a listener; its name begins with
- * `on`. An attribute whose name begins with `--` is a CSS property. The value `true` makes an
- * attribute without a value. Attributes whose value is null, undefined or false are left out.
+ * A function is a listener, and its attribute begins with `on`. An attribute that begins with `--`
+ * is a CSS property. `true` makes an attribute without a value. Null, undefined and false are left
+ * out.
  * @template {keyof HTMLElementTagNameMap} T
  * @param {T} tag
  * @param {Attributes} [attributes]
@@ -27,7 +26,7 @@ export function h(tag, attributes = {}, ...children) {
 }
 
 /**
- * Makes an SVG element. The arguments are the same as for `h`.
+ * Takes the arguments of `h`.
  * @template {keyof SVGElementTagNameMap} T
  * @param {T} tag
  * @param {Attributes} [attributes]
@@ -67,7 +66,6 @@ export function fill(element, children) {
 }
 
 /**
- * Replaces the children of an element.
  * @param {Element} element
  * @param {...Child} children
  */
@@ -81,8 +79,7 @@ const TAIL_LENGTH = 10;
 const LONGEST_TAIL = 14;
 
 /**
- * Returns how many characters at the end of a long name are always shown. If a word begins near
- * this place, the end begins with this word.
+ * How many characters at the end of a long name stay visible. The end may begin with a word.
  * @param {string} name
  */
 function tailLength(name) {
@@ -94,9 +91,8 @@ function tailLength(name) {
 }
 
 /**
- * Makes an element for a name from a profile. The name has its own text direction, and hidden
- * characters in it are made visible. If there is not enough room, the middle of the name is not
- * shown, but it can still be copied.
+ * The name has its own text direction. Without enough room, its middle is hidden but can still be
+ * copied.
  * @param {string} text
  * @param {number} [common] How many characters at the begin to leave out, because all names share
  *   them.
@@ -121,8 +117,7 @@ export function nameOf(text, common = 0) {
 }
 
 /**
- * Restores the focus after a part of the page was made again: focuses the element with this
- * `data-key`.
+ * Restores the focus after a part of the page was made again.
  * @param {Element} part
  * @param {string | null} key
  */
@@ -131,14 +126,12 @@ export function focusKey(part, key) {
   if (found instanceof HTMLElement) found.focus();
 }
 
-/** Returns the `data-key` of the element that has the focus. */
 export function focusedKey() {
   return document.activeElement?.getAttribute("data-key") ?? null;
 }
 
 /**
- * Makes an element for a text from a profile that is not a name. Hidden characters in it are made
- * visible.
+ * For a text that is not a name.
  * @param {string | null | undefined} text
  * @returns {HTMLElement}
  */
@@ -147,8 +140,7 @@ export function words(text) {
 }
 
 /**
- * Returns the text with no-break spaces between numbers and their units, so that no line ends
- * there.
+ * Puts no-break spaces between numbers and their units.
  * @param {string} text
  * @returns {string}
  */
@@ -160,8 +152,7 @@ export function withUnits(text) {
 const LONG_TEXT = 600;
 
 /**
- * Makes an element for a text from a profile that may be very long. If the text is long, only its
- * begin is shown at first, and the reader can unfold the whole text.
+ * Only the begin of a long text is shown at first.
  * @param {string} text
  * @returns {HTMLElement}
  */
@@ -171,7 +162,7 @@ export function prose(text) {
 }
 
 /**
- * Makes a part of a view, with a title and the question that this part answers.
+ * `question` is what this part answers.
  * @param {string} title
  * @param {string} question
  * @param {...Child} children
@@ -187,8 +178,8 @@ export function panel(title, question, ...children) {
 }
 
 /**
- * Makes a box that scrolls horizontally, so that the page itself need not scroll. The box can be
- * focused, so that keys can scroll it.
+ * Scrolls horizontally, so that the page itself need not scroll. Can be focused, so that keys can
+ * scroll it.
  * @param {string} label
  * @param {...Child} children
  */
@@ -197,7 +188,7 @@ export function scrolling(label, ...children) {
 }
 
 /**
- * Makes a group of buttons. The button of the chosen value is pressed.
+ * The button of the chosen value is pressed.
  * @param {string} label
  * @param {[string, string][]} choices Value and text.
  * @param {string} chosen
@@ -215,7 +206,6 @@ export function choice(label, choices, chosen, choose) {
 }
 
 /**
- * Makes a list of pairs of a label and a text, one pair below the other.
  * @param {[string, string][]} pairs
  */
 export function pairList(pairs) {
@@ -224,8 +214,7 @@ export function pairList(pairs) {
 }
 
 /**
- * Copies a text to the clipboard. In a frame, the page may not use the clipboard interface. Then
- * the older command `copy` is used.
+ * A page in a frame may not use the clipboard interface, so there is a second way.
  * @param {string} text
  * @returns {Promise<boolean>} Whether the text was copied.
  */

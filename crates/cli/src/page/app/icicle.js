@@ -1,7 +1,6 @@
 /**
- * Shows own time by call path, as an icicle. The width of a box is the share of its row and of all
- * rows below that row in the tree. The tab key moves to one box, and the arrow keys move to the
- * other boxes.
+ * Shows own time by call path, as an icicle. The width of a box is the share of its row and of the
+ * rows below it in the tree. The arrow keys move between boxes.
  *
  * @typedef {import("./data.js").Table} Table
  * @typedef {import("./context.js").Context} Context
@@ -102,7 +101,7 @@ function layOut(children, size) {
 }
 
 /**
- * Returns the index of the next box in the direction of an arrow key, or -1.
+ * -1 if there is no box in the direction of the arrow key.
  * @param {Box[]} boxes
  * @param {number} at
  * @param {string} key

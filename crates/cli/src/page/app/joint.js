@@ -16,9 +16,7 @@ const JOINT_HEIGHT = 320;
 const [JOINT_RIGHT, JOINT_TOP, JOINT_BOTTOM] = [12, 10, 40];
 
 /**
- * Makes two charts. The first one shows the number of calls for each pair of a duration and a
- * value. The second one shows the same numbers as shares of the calls with that value of the
- * counter.
+ * The second chart shows shares of the calls with the same value of the counter.
  * @param {Op} op
  * @param {string} counter The counter to show. If there is no such counter, the first one is shown.
  * @param {(changed: Record<string, string>) => void} change
@@ -47,8 +45,7 @@ export function jointPanels(op, counter, change) {
 }
 
 /**
- * Returns ticks for the edges of an axis: places and texts. `texts` contains a text for each edge,
- * or for a few edges at equal distances.
+ * `texts` contains a text for each edge, or for a few edges at equal distances.
  * @param {string[]} texts
  * @param {number} edges
  * @param {(edge: number) => number} to
@@ -62,8 +59,7 @@ function edgeTicks(texts, edges, to) {
     const part = texts.length > 1 ? i / (texts.length - 1) : 0;
     ticks.push([to(Math.round(part * (edges - 1))), visible(text).slice(0, 14)]);
   });
-  // If there are many ticks, only a few at equal distances are shown, including the first and the
-  // last one.
+  // Of many ticks, only a few at equal distances are shown.
   const steps = Math.min(ticks.length - 1, MOST_TICKS - 1);
   const kept = new Set(Array.from({ length: steps + 1 }, (_, i) =>
     Math.round((i * (ticks.length - 1)) / Math.max(1, steps))));
@@ -98,7 +94,7 @@ function drawJoint(joint, byRow, width) {
     const sum = sumOf(part);
     part.forEach((count, column) => {
       if (count <= 0) return;
-      // With square roots, cells with a single call are still visible.
+      // Cells with a single call must stay visible.
       const shade = byRow ? Math.sqrt(count / sum / likely) : Math.sqrt(count / most);
       cells.push(svg("rect", {
         class: "cell",

@@ -1,6 +1,6 @@
 /**
- * Sorts the calls of the timeline by lane and level, so that a binary search finds what each pixel
- * shows. No function that is called for each picture goes through all calls.
+ * Sorts the calls of the timeline by lane and level, so that a binary search finds what a pixel
+ * shows: drawing must not go through all calls.
  *
  * @typedef {import("./load.js").Calls} Calls
  * @typedef {object} Level The calls of one level of a lane, in the order of time.
@@ -28,7 +28,6 @@ const SAMPLES = 8;
 const WIDE = 1.5;
 
 /**
- * Returns the calls of a lane by level.
  * @param {Calls} calls
  * @param {(call: number) => boolean} [wanted]
  * @returns {Level[]}
@@ -61,7 +60,7 @@ export function levelsOf(calls, wanted) {
 }
 
 /**
- * Returns the place of the first call of a level that begins at or after a moment.
+ * The call begins at or after the moment.
  * @param {Level} level
  * @param {number} ns
  * @param {number} [from] The place at which the search begins. It must not be after the result.
@@ -79,7 +78,7 @@ export function firstFrom(level, ns, from = 0) {
 }
 
 /**
- * Returns the place of the first call of a level that ends after a moment.
+ * The call ends after the moment.
  * @param {Level} level
  * @param {number} ns
  */
@@ -102,8 +101,7 @@ export function emptyRuns(width) {
 }
 
 /**
- * Finds what each pixel of a level shows. This takes at most one binary search and a few more steps
- * for each pixel.
+ * Takes one binary search and a few more steps for a pixel.
  * @param {Level} level
  * @param {number} from The moment at the left edge, in ns.
  * @param {number} perPixel
@@ -153,7 +151,7 @@ export function runsOf(level, from, perPixel, width, runs) {
 }
 
 /**
- * Examines a few calls at equal distances in a range, and returns the longest of these calls.
+ * Examines a few calls at equal distances only.
  * @param {Level} level
  * @param {number} from The place of the first call.
  * @param {number} to

@@ -9,11 +9,10 @@ import { h, nameOf, words } from "./dom.js";
 import { cellNumber, cellText } from "./rows.js";
 import { MISSING, howMany } from "./text.js";
 
-/** The largest number of threads that are shown. The table of threads contains all threads. */
+/** The table of threads contains all threads. */
 const SHOWN = 16;
 /**
- * The largest number of threads without calls that are shown. A main thread that only waits is
- * such a thread.
+ * Threads without calls, such as a main thread that only waits.
  */
 const SILENT = 4;
 
@@ -31,8 +30,8 @@ export function lives(table) {
   if (known.length === 0) return null;
   const order = known.slice().sort((a, b) => (cellNumber(b[wall]) ?? 0) - (cellNumber(a[wall]) ?? 0));
   const longest = cellNumber(order[0]?.[wall]) ?? 1;
-  // A text such as "≤ 216 ms" means that the system did not report how much of this time between
-  // calls the thread was on a CPU.
+  // The system may not report how much of the time between calls a thread was on a CPU. Then the
+  // text is like "≤ 216 ms".
   /** @param {import("./data.js").Cell[]} row */
   const isOpen = (row) => off >= 0 && (cellNumber(row[off]) === null || cellText(row[off])?.startsWith("≤") === true);
   const rows = order.slice(0, SHOWN).map((row) => {

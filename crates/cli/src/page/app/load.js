@@ -1,5 +1,5 @@
 /**
- * Reads the page's data. The data are in script elements that browsers do not run, compressed with
+ * Reads the page's data from script elements that browsers do not run. The data are compressed with
  * gzip and encoded in base64.
  *
  * @typedef {import("./data.js").Head} Head
@@ -12,8 +12,7 @@
  */
 
 /**
- * The elements with the data. They are looked up now, because they are removed from the document
- * when the page is built.
+ * Looked up early, because the elements are removed when the page is built.
  */
 const BLOCKS = new Map(["head", "timeline"].map((id) => [id, document.getElementById(id)]));
 
@@ -25,7 +24,7 @@ async function block(id) {
   const element = BLOCKS.get(id) ?? null;
   if (element === null) throw new Error(`this page has no block ${id}`);
   const packed = Uint8Array.from(atob((element.textContent ?? "").trim()), (one) => one.charCodeAt(0));
-  // Each block is read only once. It is deleted, because a large block takes much memory.
+  // A large block takes much memory.
   BLOCKS.delete(id);
   element.remove();
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -76,8 +75,7 @@ function decodeLane(bytes, calls, grid) {
   const ends = new Float64Array(calls);
   const names = new Uint32Array(calls);
   const depths = new Uint16Array(calls);
-  // The first sequence contains distances from the previous call. They are converted to moments
-  // when the durations are known.
+  // The first sequence contains distances. They become moments when the durations are known.
   for (let i = 0; i < calls; i++) {
     const zigzag = next();
     begins[i] = zigzag % 2 === 0 ? zigzag / 2 : -(zigzag + 1) / 2;

@@ -1,7 +1,6 @@
 /**
- * Makes the view of loops: the tables, and the code that was instrumented. Measured values are in
- * the margin of the code. A coloured bar at the left of each line shows the innermost loop around
- * the line.
+ * Makes the view of loops. Measured values are in the margin of the code. A coloured bar at a line
+ * shows the innermost loop around it.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View
@@ -16,8 +15,8 @@ import { codeText, visible } from "./text.js";
 /** The number of colours of the bars of loops. */
 const BARS = 8;
 /**
- * A column of code with at most this many lines is placed above the other columns, if one of them
- * is more than twice as long.
+ * A shorter column of code may be placed above the others, if one of them is more than twice as
+ * long.
  */
 const FEW_LINES = 24;
 
@@ -42,8 +41,7 @@ export function loopsView(context, params) {
     onchange: () => {
       const table = listings[Number(chooser.value)]?.table ?? "";
       const isSame = table === tableOf(current)?.id;
-      // Sorting, filter and folds belong to one table, so they are kept only if the table stays the
-      // same.
+      // Sorting, filter and folds belong to one table.
       context.go("loops", isSame ? { ...current, code: chooser.value } : { table, code: chooser.value }, false);
     },
   }, listings.map((listing, i) => h("option", { value: i }, visible(listing.label))));
@@ -93,7 +91,6 @@ function sideBySide(context, listing) {
     const box = scrolling(column.title, h("pre", { class: "code", "--digits": digits }, lines));
     (isShort ? above : beside).append(h("section", { class: "panel" }, h("h3", {}, words(column.title)), box));
   }
-  // A click marks the same loop in all columns.
   root.addEventListener("click", (event) => {
     const target = event.target instanceof Element ? event.target.closest("[data-loop]") : null;
     if (target === null || getSelection()?.isCollapsed === false) return;
@@ -124,7 +121,7 @@ function loopName(listing, loop) {
 }
 
 /**
- * Marks a loop in all columns and scrolls each column to it.
+ * Scrolls each column to the loop.
  * @param {Context} context
  * @param {Listing} listing
  * @param {Element} root

@@ -193,8 +193,7 @@ function helpDialog(places) {
 }
 
 /**
- * Switches between the light and the dark theme. The choice is stored for the next page if the
- * browser allows it.
+ * The choice is stored for the next page if the browser allows it.
  */
 function turnTheme() {
   const root = document.documentElement;

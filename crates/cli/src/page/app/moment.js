@@ -1,10 +1,8 @@
 /**
- * Reads and writes moments in the forms that other programs use. So a reader can go from a place in
- * an exported trace to the same call in the timeline, and back.
+ * Reads and writes moments in the forms that other programs use.
  *
- * Other programs may make links of the form `#timeline?time=TIME`, which will stay valid. They may
- * add `&tid=THREAD`, `&pid=PROCESS`, `&level=N`, `&op=NAME` and `&since=NS` if these values are
- * known. `docs/page.md` describes the form.
+ * Other programs may make links of the form `#timeline?time=TIME`, which will stay valid.
+ * `docs/page.md` describes the form.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./data.js").Timeline} Timeline
@@ -23,10 +21,9 @@ import { timeText, visible } from "./text.js";
 const UNIT_NS = { ns: 1, us: 1e3, µs: 1e3, μs: 1e3, ms: 1e6, s: 1e9, m: 60e9, h: 3600e9 };
 
 /**
- * Parses a moment. Returns it in ns from the begin of the timeline, or null if the text is no
- * moment of the timeline. Known forms are `131.85 ms`, `131,852,104 ns`, `1s 131ms`, Perfetto's
- * `00:00:00.131852104`, and a plain number of ns. A plain number counts from the begin of the
- * timeline, or is a time in an exported trace, which is usually far larger.
+ * Returns ns from the begin of the timeline, or null if the text is no moment of the timeline.
+ * Known forms are `131.85 ms`, `131,852,104 ns`, `1s 131ms`, Perfetto's `00:00:00.131852104`, and a
+ * plain number of ns, which may be a time in an exported trace.
  * @param {Timeline} timeline
  * @param {string} text
  * @param {string} [since] The moment to which times with a unit are relative, in ns since 1970.
@@ -39,9 +36,8 @@ export function readMoment(timeline, text, since = "") {
   const zero = /^-?\d+$/.test(since) ? Number(BigInt(since) - begin) : 0;
   if (/^-?\d{1,20}$/.test(plain)) {
     const value = BigInt(plain);
-    // The number may count from 1970, from the base time of a .json, or from the begin of the
-    // timeline. These three moments are far apart, so the first interpretation that is inside of
-    // the timeline is used.
+    // The number may count from 1970, from the base of a .json, or from the begin of the timeline.
+    // These moments are usually far apart.
     for (const ns of [Number(value - begin), Number(value + BigInt(timeline.base ?? "0") - begin), Number(value) + zero]) {
       if (isInside(timeline, ns)) return ns;
     }
@@ -69,8 +65,7 @@ function isInside(timeline, ns) {
 }
 
 /**
- * Returns the call at a moment. Of the calls that run at this moment, this is the call that began
- * last; of several such calls, it is the innermost.
+ * Of the calls that run at this moment, the innermost of those that began last.
  * @param {Picture} picture
  * @param {number} ns
  * @param {(lane: number) => boolean} isWanted
@@ -106,7 +101,7 @@ export function callThen(picture, ns, isWanted, wanted = 0) {
 }
 
 /**
- * Returns a function that says whether a link with these parameters means a lane.
+ * Says whether a link with these parameters means a lane.
  * @param {Timeline} timeline
  * @param {Params} params
  * @returns {(lane: number) => boolean}
@@ -119,8 +114,7 @@ export function lanesOfLink(timeline, params) {
 }
 
 /**
- * Returns the parameter `level` for a call: the number of its level, or an empty text for the
- * outermost level.
+ * The number of the call's level, or an empty text for the outermost level.
  * @param {Calls[]} lanes
  * @param {Chosen | null} chosen
  */
@@ -130,7 +124,6 @@ export function levelParam(lanes, chosen) {
 }
 
 /**
- * Returns the input field into which the reader types a time.
  * @param {(text: string) => void} goTo
  */
 export function momentField(goTo) {
@@ -146,8 +139,7 @@ export function momentField(goTo) {
 }
 
 /**
- * Shows the place of a call in an exported trace, and a link to the call. The link also works in
- * other pages of the same profile.
+ * The link also works in other pages of the same profile.
  * @param {Context} context
  * @param {Timeline} timeline
  */
@@ -201,8 +193,7 @@ export function elsewhere(context, timeline) {
 }
 
 /**
- * Returns a moment in the form that Perfetto shows: hours, minutes, seconds and ns since the begin
- * of the trace.
+ * As Perfetto shows it: hours, minutes, seconds and ns since the begin of the trace.
  * @param {number} ns
  */
 export function clockText(ns) {
@@ -214,8 +205,7 @@ export function clockText(ns) {
 }
 
 /**
- * Returns a link that opens the trace at `url` in Perfetto, zoomed to a call. If the call's times
- * are exact, Perfetto also selects the call.
+ * If the call's times are exact, Perfetto also selects the call.
  * @param {Timeline} timeline
  * @param {string} url
  * @param {bigint} ts

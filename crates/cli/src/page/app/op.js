@@ -1,6 +1,5 @@
 /**
- * Makes the view of one op. It shows the op's values in the tables, the durations of its calls and
- * when they ran, and what slow calls have in common.
+ * Makes the view of one op.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View
@@ -105,7 +104,6 @@ function opParts(context, op, index, params) {
 }
 
 /**
- * Explains the marks on the op's numbers.
  * @param {Context} context
  * @param {Op} op
  */
@@ -116,8 +114,7 @@ function marked(context, op) {
 }
 
 /**
- * Makes links to the other rows with the op's name. Their calls had other arguments or another
- * role.
+ * The calls of the other rows had other arguments or another role.
  * @param {Context} context
  * @param {Op} op
  * @param {number} index

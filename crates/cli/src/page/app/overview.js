@@ -1,6 +1,5 @@
 /**
- * Makes the first view. It shows what took the time, how each thread spent its life, which op to
- * look at first, and whether the numbers can be trusted.
+ * Makes the first view.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View
@@ -50,7 +49,7 @@ export function overview(context) {
 }
 
 /**
- * Returns a panel with the sentences above a table, and a link to the table.
+ * Shows the sentences above a table, and a link to the table.
  * @param {Context} context
  * @param {string} id
  * @param {string} title

@@ -143,7 +143,7 @@ function paintRuns(pen, picture, level, runs, y, dim) {
     const begin = runs.from[i] ?? 0;
     let end = runs.to[i] ?? 0;
     const whole = share === WHOLE;
-    // Neighbouring pixels that look the same are drawn as one rectangle.
+    // Neighbouring pixels that look the same become one rectangle.
     while (!whole && i + 1 < runs.length && runs.share[i + 1] === share && runs.from[i + 1] === end
       && colors[names[runs.call[i + 1] ?? 0] ?? 0] === color) {
       end = runs.to[++i] ?? end;
@@ -165,8 +165,8 @@ function paintRuns(pen, picture, level, runs, y, dim) {
 }
 
 /**
- * Draws a series in steps: each value is drawn until the next value begins. If many values fall
- * into one pixel, a few of them are examined, and the largest of these is drawn.
+ * Draws a series in steps. If many values fall into one pixel, a few of them are examined, and the
+ * largest of these is drawn.
  * @param {CanvasRenderingContext2D} pen
  * @param {Picture} picture
  * @param {number} index
@@ -191,8 +191,7 @@ function paintSeries(pen, picture, index, top, perPixel) {
       if (one !== null && (value === null || one > value)) value = one;
     }
     const begin = Math.max(x, ((at[place] ?? 0) - from) / perPixel);
-    // After this pixel, the line continues with the last value of the pixel, unless this value is
-    // missing.
+    // After this pixel, the line continues with the last value, unless it is missing.
     const last = values[next - 1] ?? null;
     const until = last === null ? (at[next - 1] ?? 0) : (at[next] ?? picture.timeline.span);
     const end = Math.min(width - left, Math.max(x + 1, (until - from) / perPixel));
@@ -221,7 +220,7 @@ function largest(series) {
 }
 
 /**
- * Returns how many elements of `at` are at or before a moment.
+ * Elements at or before the moment.
  * @param {number[]} at
  * @param {number} ns
  */
@@ -260,8 +259,7 @@ function paintLabel(pen, picture, strip, top) {
 }
 
 /**
- * Draws the small picture of the whole timeline, a frame around the part that is in view, and the
- * axis.
+ * Also draws a frame around the part that is in view, and the axis.
  * @param {CanvasRenderingContext2D} pen
  * @param {Picture} picture
  * @param {[number, string][]} ticks

@@ -1,7 +1,6 @@
 /**
- * Draws intervals and bars in the rows of a table. All drawings of a column have the same axis.
- * They are made of elements whose places are fractions of the width, so that a column can be wide
- * or narrow.
+ * Draws intervals and bars in the rows of a table. The drawings of a column have the same axis.
+ * Places are fractions of the width, so a column can be wide or narrow.
  *
  * @typedef {import("./data.js").Plot} Plot
  * @typedef {import("./data.js").Mark} Mark
@@ -13,7 +12,7 @@ import { cellText } from "./rows.js";
 import { MISSING, visible } from "./text.js";
 
 /**
- * Inserts a cell for each plot into a row of cells, after the column that the plot names.
+ * The cell comes after the column that the plot names.
  * @param {HTMLElement[]} cells
  * @param {Plot[]} plots
  * @param {(plot: Plot) => HTMLElement} make
@@ -28,7 +27,7 @@ export function withPlots(cells, plots, make) {
 const onAxis = (part) => Math.min(1, Math.max(0, part));
 
 /**
- * Makes a small table with its plots. The reader cannot sort or filter this table.
+ * The reader cannot sort or filter this table.
  * @param {Table} table
  */
 export function plotTable(table) {
@@ -51,7 +50,7 @@ export function plotTable(table) {
 }
 
 /**
- * Makes the head of a column of plots: its title and its axis.
+ * The title and the axis.
  * @param {Plot} plot
  */
 export function plotHead(plot) {
@@ -62,8 +61,7 @@ export function plotHead(plot) {
 }
 
 /**
- * Makes the cell with the drawing of a row. The cell has a description of the drawing for screen
- * readers, unless another cell already contains this text.
+ * Screen readers get a description, unless another cell already contains it.
  * @param {Plot} plot
  * @param {number} row
  */

@@ -1,6 +1,5 @@
 /**
- * Makes the view of the recording itself. It shows what was recorded, what the recording cost the
- * program, and what is missing.
+ * Makes the view of the recording itself.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View

@@ -18,8 +18,7 @@ import { visible } from "./text.js";
 const ROOF_HEIGHT = 380;
 const ROOF_MARGIN = { left: 58, right: 14, top: 22, bottom: 40 };
 /**
- * The largest number of points that are shown with a name. A name is left out if there is no room
- * for it.
+ * Of these points, some have no room for a name.
  */
 const NAMED_POINTS = 10;
 const NAME_LENGTH = 26;
@@ -89,8 +88,8 @@ function drawRoofline(roofline, width) {
     const [x1, y1, x2, y2] = roof.ends.map((part, i) => (i % 2 === 0 ? x(part) : y(part)));
     if (x1 === undefined || y1 === undefined || x2 === undefined || y2 === undefined) return null;
     const size = roof.text.length * LETTER;
-    // The name of a horizontal roof is above the roof's right end. The name of a rising roof is
-    // below its left end.
+    // The name of a horizontal roof is above its right end, that of a rising roof below its left
+    // end.
     const at = y1 === y2 ? Math.max(left, x2 - size) : x1 + 8;
     const height = y1 === y2 ? y1 - 6 : Math.min(y1 + 14, floor - 4);
     const isNamed = isFree(at, height, size);
@@ -101,7 +100,7 @@ function drawRoofline(roofline, width) {
       isNamed && svg("text", { class: "note", x: at.toFixed(1), y: height.toFixed(1) }, visible(roof.text)),
     ];
   });
-  // Reserve the places of all points, so that no name is drawn over a point.
+  // No name may cover a point.
   for (const { at } of roofline.points) taken.push({ x: x(at[0] ?? 0) - 6, y: y(at[1] ?? 0) + 4, size: 12 });
   const points = roofline.points.map((point, i) => {
     const [px, py] = [x(point.at[0] ?? 0), y(point.at[1] ?? 0)];

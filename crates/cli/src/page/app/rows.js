@@ -1,6 +1,5 @@
 /**
- * Chooses which rows of a table are shown and in which order, and writes rows as CSV. This module
- * makes no elements.
+ * Chooses the rows of a table and their order, and writes rows as CSV. Makes no elements.
  *
  * @typedef {import("./data.js").Table} Table
  * @typedef {import("./data.js").Cell} Cell
@@ -34,7 +33,7 @@ export function cellNumber(cell) {
 }
 
 /**
- * Returns the explanation of the mark of a cell, or null if the cell has none.
+ * Null if the cell has no explained mark.
  * @param {Cell | undefined} cell
  * @returns {string | null}
  */
@@ -43,14 +42,13 @@ export function cellNote(cell) {
 }
 
 /**
- * Returns the sentences that explain the marks in these texts. They are used where values of a
- * table are shown outside of the table.
+ * For values that are shown outside of the table.
  * @param {Table} table
  * @param {(string | null)[]} texts
  * @returns {string[]}
  */
 export function marksOf(table, texts) {
-  // Longer marks are searched first, because `±?` is a mark of its own and contains the mark `±`.
+  // `±?` is a mark of its own and contains the mark `±`.
   const known = table.marks.map(({ mark }) => mark).filter((mark) => mark !== "").sort((a, b) => b.length - a.length);
   /** @type {Set<string>} */
   const found = new Set();
@@ -66,8 +64,7 @@ export function marksOf(table, texts) {
 }
 
 /**
- * Returns the column and the direction of sorting that a text in the fragment names. `calls` means
- * from low to high, and `-calls` means from high to low. The result `null` means the order of the
+ * `calls` means from low to high, and `-calls` from high to low. Null means the order of the
  * report.
  * @param {Table} table
  * @param {string} text
@@ -82,8 +79,7 @@ export function sortOf(table, text) {
 }
 
 /**
- * Returns the column by which the report sorted the table. `table.sort` may name the column without
- * its unit.
+ * `table.sort` may name the column without its unit.
  * @param {Table} table
  * @returns {number} The column's index; -1 if there is no such column.
  */
@@ -93,8 +89,7 @@ export function reportOrder(table) {
 }
 
 /**
- * Returns how many characters at the begin of a table's names to leave out, because all names share
- * them.
+ * The names share this begin.
  * @param {Table} table
  * @returns {number} The number of characters; 0 for a tree.
  */
@@ -103,7 +98,7 @@ export function commonLength(table) {
 }
 
 /**
- * Compares two cells. Cells without a value come last in both directions.
+ * Cells without a value come last in both directions.
  * @param {Cell | undefined} a
  * @param {Cell | undefined} b
  * @param {boolean} down
@@ -126,15 +121,13 @@ function compareCells(a, b, down) {
 const COLLATOR = new Intl.Collator("en", { numeric: true });
 
 /**
- * If a tree has more than `MANY_ROWS` rows, branches at this depth and below are folded at
- * first.
+ * In a larger tree, branches at this depth and below are folded at first.
  */
 const OPEN_DEPTH = 2;
 const MANY_ROWS = 40;
 
 /**
- * Returns the rows to show. In a tree, the children of each parent are sorted among themselves, and
- * a row that matches the filter is shown together with its parents.
+ * A row that matches the filter is shown together with its parents.
  * @param {Table} table
  * @param {{column: number, down: boolean} | null} sort
  * @param {string} filter
@@ -161,7 +154,7 @@ export function shownRows(table, sort, filter, turned) {
   const filtered = filter.trim() !== "";
   const wanted = isMatch.slice();
   if (filtered) {
-    // The table contains a parent before its children, so this loop goes from the end to the begin.
+    // A parent comes before its children.
     for (let i = wanted.length - 1; i >= 0; i--) {
       const parent = parents[i] ?? -1;
       if (wanted[i] && parent >= 0) wanted[parent] = true;
@@ -208,8 +201,7 @@ export function childrenOf(parents) {
 }
 
 /**
- * Returns rows as CSV, with the column names of the report's CSV. Numbers have the form in which
- * the table shows them. A value that is not known is an empty field.
+ * The column names are those of the report's CSV. A missing value is an empty field.
  * @param {Table} table
  * @param {number[]} rows
  * @returns {string}

@@ -9,7 +9,7 @@
 import { momentText, timeText } from "./text.js";
 
 /**
- * Returns the smallest number that is not below `least` and is 1, 2 or 5 times a power of ten.
+ * 1, 2 or 5 times a power of ten, and not below `least`.
  * @param {number} least
  * @returns {number}
  */
@@ -23,7 +23,7 @@ export function niceStep(least) {
 }
 
 /**
- * Returns about `most` round moments of a range, for the ticks of an axis.
+ * About `most` round moments.
  * @param {number} from
  * @param {number} to
  * @param {number} most
@@ -42,7 +42,7 @@ export function momentTicks(from, to, most) {
 const FACTORS = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 3, 5, 7], [1, 2, 5], [1, 3], [1]];
 
 /**
- * Returns a logarithmic scale for durations.
+ * For durations.
  * @param {number} low In ns, above 0.
  * @param {number} high
  * @param {number} start The place of `low` on the axis.
@@ -65,8 +65,8 @@ export function logScale(low, high, start, end, apart) {
       break;
     }
   }
-  // The range contains fewer than two round values, or it is so long that even powers of ten are
-  // too close to each other. Then the ticks are not at round values.
+  // There may be too few round values, or even powers of ten are too close to each other. Then the
+  // ticks are not round.
   const few = Math.max(2, Math.floor(Math.abs(end - start) / apart / 1.5));
   const count = Math.min(few, 5);
   /** @type {[number, string][]} */

@@ -1,6 +1,5 @@
 /**
- * Draws small distributions of durations in the rows of a table. All of them have the same
- * logarithmic axis.
+ * Draws small distributions of durations in the rows of a table, on the same logarithmic axis.
  *
  * @typedef {import("./data.js").Head} Head
  * @typedef {import("./data.js").Table} Table
@@ -19,7 +18,7 @@ const SMALL_WIDTH = 112;
 const SMALL_HEIGHT = 18;
 
 /**
- * Returns the axis for the small distributions of a table, or `null` if no row has a distribution.
+ * `null` if no row has a distribution.
  * @param {Head} head
  * @param {Table} table
  * @returns {SmallAxis | null}
@@ -37,8 +36,8 @@ export function sharedAxis(head, table) {
 }
 
 /**
- * Draws a small distribution. The heights are square roots of the numbers of calls, so that rare
- * calls are visible. The solid line is the median, and the dotted line is the 99th percentile.
+ * The heights are square roots of the numbers of calls, so that rare calls are visible. The solid
+ * line is the median, and the dotted line the 99th percentile.
  * @param {Distribution | null} times
  * @param {SmallAxis} axis
  */

@@ -1,8 +1,7 @@
 /**
  * Keeps the state of the page in the fragment of the address, for example
- * `#ops?table=op&sort=-total_ns`. So a link contains the whole state, and the back button goes back
- * to earlier states. If the page is in a frame that may not change its address, the state is only
- * kept in memory.
+ * `#ops?table=op&sort=-total_ns`. So a link contains the state, and the back button goes back to
+ * earlier states. A page in a frame may have to keep the state in memory.
  *
  * @typedef {Record<string, string>} Params
  * @typedef {object} State
@@ -11,7 +10,7 @@
  */
 
 /**
- * Returns the fragment for a state. Parameters that are empty are left out.
+ * Empty parameters are left out.
  * @param {string} view
  * @param {Params} [params]
  * @returns {string}
@@ -26,7 +25,7 @@ export function fragment(view, params = {}) {
 }
 
 /**
- * Parses a fragment to a state. Every text gives a valid state.
+ * Every text gives a valid state.
  * @param {string} text With or without `#`.
  * @returns {State}
  */
@@ -45,7 +44,6 @@ function splitOnce(text) {
 }
 
 /**
- * Parses a number from a fragment. Returns `otherwise` if the text is missing or no number.
  * @param {string | undefined} text
  * @param {number} otherwise
  * @returns {number}
@@ -67,7 +65,7 @@ export class Way {
     } catch {
       // A page in a frame may have no access to the history.
     }
-    // A step back causes both events. If the user edits the address, only the second one happens.
+    // A step back causes both events. An edit of the address only causes the second one.
     addEventListener("popstate", () => this.read());
     addEventListener("hashchange", () => this.read());
   }
@@ -82,8 +80,8 @@ export class Way {
   }
 
   /**
-   * Goes to a state. `replace` replaces the current entry of the history instead of adding one. It
-   * is used for changes that happen often (typing, zooming), so that a step back skips them.
+   * `replace` replaces the current entry of the history. So a step back skips frequent changes
+   * (typing, zooming).
    * @param {string} view
    * @param {Params} params
    * @param {boolean} [replace]
@@ -99,7 +97,7 @@ export class Way {
         history.pushState(null, "", text);
       }
     } catch {
-      // The address cannot be changed here, so the state is kept only in memory.
+      // The state is kept in memory.
     }
     this.show(this.state, false);
   }

@@ -1,7 +1,6 @@
 /**
- * Makes the elements around the canvas of the timeline: buttons, the chooser of names, and the
- * legend. Also makes what the canvas needs before it is drawn: the places of the lanes, the
- * colours, and the small picture of the whole timeline.
+ * Makes the elements around the canvas of the timeline, and what the canvas needs before it is
+ * drawn.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./data.js").Timeline} Timeline
@@ -38,7 +37,6 @@ export function moveButtons(actions) {
 }
 
 /**
- * Makes the element with which the reader chooses the name whose calls are highlighted.
  * @param {Context} context
  * @param {Timeline} timeline
  * @param {string[]} labels
@@ -66,7 +64,7 @@ export function nameChooser(context, timeline, labels, choose) {
 }
 
 /**
- * Makes a legend of the colours. A click on a name highlights the calls with this name.
+ * A click on a name highlights its calls.
  * @param {Context} context
  * @param {Timeline} timeline
  * @param {(name: string) => void} choose
@@ -120,8 +118,7 @@ export function stripsOf(timeline) {
 }
 
 /**
- * Assigns colours to names. The name of an op gets the op's colour. If some colours are not used by
- * ops, names of activities get them.
+ * Names of activities get the colours that no op uses.
  * @param {Context} context
  * @param {Timeline} timeline
  */
@@ -147,8 +144,7 @@ export function paletteOf(element) {
 }
 
 /**
- * Draws the small picture of the whole timeline, which shows the first level of each lane. It is
- * drawn again only if the width or the colours change.
+ * Shows the first level of each lane.
  * @param {Picture} picture
  * @param {Strip[]} strips
  */

@@ -17,15 +17,13 @@ import { cellNote, cellNumber, cellText, commonLength, reportOrder, shownRows, s
 import { MISSING, grouped, howMany, visible } from "./text.js";
 
 /**
- * The number of rows that are made at first. The other rows are made when the reader asks for
- * them.
+ * The other rows are made when the reader asks for them.
  */
 const FIRST_ROWS = 500;
 /** Texts longer than this are cut in the middle if there is not enough room. */
 const LONG_CELL = 40;
 /**
- * The columns that contain sentences, not names. A long sentence is broken into lines instead of
- * being cut.
+ * A long sentence is broken into lines instead of being cut.
  */
 const SENTENCES = ["verdict", "relation"];
 
@@ -117,8 +115,7 @@ export function tableBox(context, table, params, change) {
 }
 
 /**
- * Returns a text that says which calls the small pictures show. In a tree, an op has a row for each
- * place from which it is called, but the picture always shows all calls of the op.
+ * In a tree, an op may have several rows, but the picture shows all calls of the op.
  * @param {Table} table
  */
 function whose(table) {
@@ -126,13 +123,12 @@ function whose(table) {
 }
 
 /**
- * The tables without small pictures, because their rows do not describe the calls of an op, but
- * gaps, dispatches or the critical path.
+ * These tables have no small pictures: their rows are gaps, dispatches or the critical path.
  */
 const NOT_OF_CALLS = ["between", "site", "path"];
 
 /**
- * Returns the axis of the small pictures, or null if the table has no small pictures.
+ * Null if the table has no small pictures.
  * @param {Context} context
  * @param {Table} table
  */
@@ -141,8 +137,7 @@ function axisOf(context, table) {
 }
 
 /**
- * Returns the names of the rows at the end of the table, which contain the rest of the whole and
- * are not counted as rows.
+ * The rows at the end of the table are not counted as rows.
  * @param {Table} table
  */
 function restNames(table) {
@@ -240,8 +235,7 @@ function columnClass(table, i) {
 }
 
 /**
- * Returns whether the table has long names in more than its first column, so that they share the
- * width.
+ * Several columns with long names share the width.
  * @param {Table} table
  */
 function hasTwoNames(table) {
@@ -264,7 +258,7 @@ function isSentence(table, i) {
 function valueCell(cell, isSentence) {
   const text = cellText(cell);
   if (text === null || text === "") return h("span", { class: "missing" }, MISSING);
-  // The text after the value (`±` or `*`) says how exactly the value is known.
+  // The text after the value says how exactly the value is known.
   const at = text.search(/ ±|\*$/);
   if (at > 0) return [words(text.slice(0, at)), h("span", { class: "known", title: cellNote(cell) }, words(text.slice(at)))];
   return text.length > LONG_CELL && !isSentence ? nameOf(text) : words(text);

@@ -1,6 +1,5 @@
 /**
- * Makes views that consist of tables, such as ops and activities. Each of these views has links to
- * choose one of its tables.
+ * Makes views that consist of tables, such as ops and activities.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View

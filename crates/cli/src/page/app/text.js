@@ -1,7 +1,5 @@
 /**
- * Makes and matches texts. This module makes hidden characters visible, formats durations and
- * moments, matches the patterns of filters, and writes fields of CSV. It does not format numbers
- * that the report prints, because the data contain them as text.
+ * Makes and matches texts. Numbers that the report prints are already texts.
  */
 
 /** The text that is shown for a value that is not known. */
@@ -11,8 +9,8 @@ const UNSEEN =
   /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202f\u205f-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]|\p{Cs}/gu;
 
 /**
- * Replaces control characters, marks that change the direction of text, and characters without
- * width by visible escapes.
+ * Hidden characters are control characters, marks for the direction of text, and characters without
+ * width.
  * @param {string} text
  * @returns {string}
  */
@@ -24,8 +22,6 @@ export function visible(text) {
 }
 
 /**
- * Prepares a line of code for display: replaces tabs by spaces, and hidden characters as `visible`
- * does.
  * @param {string} text
  */
 export function codeText(text) {
@@ -33,7 +29,7 @@ export function codeText(text) {
 }
 
 /**
- * Returns a duration with three digits, in the form that the report prints: `12.3 ns`, `1.00 µs`.
+ * Three digits, as the report prints: `12.3 ns`, `1.00 µs`.
  * @param {number} ns
  * @returns {string}
  */
@@ -57,7 +53,7 @@ function threeDigits(value) {
 }
 
 /**
- * Returns a whole number with commas: `12,345`.
+ * With commas: `12,345`.
  * @param {number} value
  * @returns {string}
  */
@@ -77,8 +73,7 @@ const UNITS = [
 ];
 
 /**
- * Returns the text of a tick at a moment. `step` is the distance between ticks. The text has as
- * many digits as are needed to distinguish the ticks: `131,850 µs`.
+ * As many digits as distinguish the ticks: `131,850 µs`.
  * @param {number} ns
  * @param {number} step In ns; 1, 2 or 5 times a power of ten.
  * @returns {string}
@@ -91,7 +86,7 @@ export function momentText(ns, step) {
 }
 
 /**
- * Returns a fraction as a percentage for an axis: `0.25` becomes `25 %`.
+ * `0.25` becomes `25 %`.
  * @param {number} part
  * @returns {string}
  */
@@ -103,7 +98,7 @@ export function percentText(part) {
 }
 
 /**
- * Returns a number with its noun: `1 call`, `2 calls`.
+ * `1 call`, `2 calls`.
  * @param {number} n
  * @param {string} one
  */
@@ -112,9 +107,8 @@ export function howMany(n, one) {
 }
 
 /**
- * Returns a function that says whether a name matches a pattern. A pattern with `*` or `?` is a
- * glob for the whole name. Any other pattern must be a part of the name. Upper and lower case are
- * the same.
+ * A pattern with `*` or `?` is a glob for the whole name. Any other pattern is a part of the name.
+ * Upper and lower case are the same.
  * @param {string} pattern
  * @returns {(name: string) => boolean}
  */
@@ -126,8 +120,7 @@ export function matcher(pattern) {
 }
 
 /**
- * Matches a glob without regular expressions, because these can take exponential time for hostile
- * patterns.
+ * Regular expressions can take exponential time for hostile patterns.
  * @param {string} pattern
  * @param {string} name
  */
@@ -155,13 +148,13 @@ function globMatches(pattern, name) {
 const SHORTEST_PREFIX = 8;
 
 /**
- * Returns how many characters at their begin all names share. Only whole words are counted.
+ * Counts whole words only.
  * @param {string[]} names
  * @returns {number} The number of characters; 0 if there are fewer than `SHORTEST_PREFIX`.
  */
 export function commonStart(names) {
   const [first = ""] = names;
-  // If all names are equal, leaving out the begin would leave nothing useful.
+  // Equal names would lose everything.
   if (names.every((name) => name === first)) return 0;
   let length = first.length;
   for (const name of names) {
@@ -174,8 +167,7 @@ export function commonStart(names) {
 }
 
 /**
- * Returns a field of CSV (RFC 4180). A text that a spreadsheet would evaluate as a formula gets an
- * apostrophe in front, as in the CSV of the report.
+ * RFC 4180. A text that a spreadsheet would evaluate as a formula gets an apostrophe in front.
  * @param {string} text
  * @param {boolean} isNumber Whether the text is a number, with or without a unit.
  * @returns {string}

@@ -1,5 +1,5 @@
 /**
- * Makes the view of the timeline: every call of every thread, and below them series of measured values.
+ * Makes the view of the timeline.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View
@@ -167,7 +167,7 @@ function canvasView(context, timeline, lanes, params, place) {
       const index = timeline.ops[name] ?? null;
       const label = nameOf(timeline.names[name] ?? "");
       const whole = timeline.names[name] ?? "";
-      // A name without arguments can mean several ops. Then the link leads to a list of these ops.
+      // A name without arguments can mean several ops. Then the link leads to a list.
       const isSome = index !== null || opsOfName(context.head, whole).length > 0;
       const href = index !== null ? opLink(context, index) : fragment("op", { op: whole });
       refill(line, isSome ? h("a", { href }, label) : label,
@@ -195,7 +195,6 @@ function canvasView(context, timeline, lanes, params, place) {
     if (y < box.scrollTop || y + LEVEL_HEIGHT > box.scrollTop + seen) box.scrollTop = y - seen / 3;
   };
   /**
-   * Goes to a moment, and chooses the call that runs at this moment.
    * @param {string} text
    * @param {(lane: number) => boolean} isWanted
    * @param {Params} [params] The parameters of the link, if a link names the moment.

@@ -1,5 +1,4 @@
-//! Writes a report that the author of a plugin can publish. It names the file, the version of the
-//! checker, the questions and the findings, so that a reader can repeat the check.
+//! Writes a report that the author of a plugin can publish. With it, a reader can repeat the check.
 
 use std::io::{self, Write};
 
@@ -9,7 +8,7 @@ use super::{Report, Verdict, interface};
 use crate::terminal::visible;
 use crate::view::units::plural;
 
-/// Escapes text for a cell of a table.
+/// Escapes a cell of a table.
 fn cell(text: &str) -> String {
     let mut cell = String::with_capacity(text.len());
     for c in visible(text).chars() {
@@ -21,8 +20,7 @@ fn cell(text: &str) -> String {
     cell
 }
 
-/// Formats the time `unix_s` (in seconds since 1970) as a date and time in UTC (proleptic Gregorian
-/// calendar).
+/// `unix_s` is in seconds since 1970. The calendar is the proleptic Gregorian one.
 fn utc(unix_s: u64) -> String {
     let (days, rest) = (unix_s / 86_400, unix_s % 86_400);
     // The days are counted from 0000-03-01, in eras of 400 years. The source is `civil_from_days`

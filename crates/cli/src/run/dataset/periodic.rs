@@ -9,13 +9,11 @@
 //!                              └─ statistics so far, replaced    └─ statistics
 //! ```
 //!
-//! The program's threads do no work for these exports. The exports are processes with a low
-//! priority, and each of them reads the profile as any view does. Each export computes the
-//! statistics from the whole recording, because quantiles and self times of parts of the recording
-//! cannot be added up. So exports take longer and longer. The pauses between them become longer
-//! too, so that all exports together take at most the share `--dataset-share` of a processor (by
-//! default a twentieth). The last export, after the program has ended, has the normal priority of
-//! `run`, which waits for it.
+//! The exports are processes with a low priority. Each export computes the statistics from the
+//! whole recording, because quantiles and self times of parts cannot be added up. So exports take
+//! longer and longer. The pauses between them become longer too, and limit the exports to the share
+//! `--dataset-share` of a processor (by default a twentieth). `run` waits for the last export,
+//! which has a normal priority.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -31,25 +29,22 @@ use crate::terminal::say;
 
 /// The time between two checks whether an export is due.
 const LOOK: Duration = Duration::from_secs(1);
-/// How many bytes of a file of calls are expected for each byte of the recording, until the first
-/// such file has been written. The value is low, so that the first file does not become too small.
+/// The expected ratio of a file of calls to the recording, until the first such file is written. It
+/// is low, so that the first file does not become too small.
 const FIRST_RATIO: f64 = 0.25;
 
-/// A thread that starts the exports.
 pub struct PeriodicExports {
     is_over: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl PeriodicExports {
-    /// Begins to add the profile in `directory` to the dataset. Returns `None` without `--dataset`,
-    /// or if no thread can be started.
+    /// `None` without `--dataset`, or if no thread can be started.
     pub fn begin(args: &DatasetArgs, directory: &Path, rank: Option<u32>) -> Option<Self> {
         let dir = args.dir.as_ref()?;
         let mut adding = args.adding(dir, directory, rank, true);
         // Signals from the terminal are meant for the program, so the exports are in another
-        // process group. Their errors are not shown, because the last export will fail for the same
-        // reason and print it.
+        // process group. The last export shows errors, which usually have the same reason.
         adding.process_group(0).stdout(Stdio::piped()).stderr(Stdio::null());
         ends_with_its_parent(&mut adding);
         let exports = Exports {
@@ -62,8 +57,7 @@ impl PeriodicExports {
         let is_over = Arc::<(Mutex<bool>, Condvar)>::default();
         let told = is_over.clone();
         let builder = std::thread::Builder::new().name("cpt-dataset".to_owned());
-        // The new thread must not receive signals: they have to interrupt the main thread, which
-        // waits for the program.
+        // Signals have to interrupt the main thread, which waits for the program.
         let before = super::super::sampler::block_signals();
         let thread = builder.spawn(move || exports.run(&told));
         // SAFETY: `block_signals` filled the set with this thread's mask.
@@ -97,10 +91,9 @@ impl Drop for PeriodicExports {
 
 struct Exports {
     adding: Command,
-    /// The profile's directory with the records of all recorded processes.
     recording: PathBuf,
     interval: Duration,
-    /// An export begins when its new file of calls would have this size in bytes.
+    /// The size in bytes of a new file of calls at which an export begins.
     bytes: u64,
     share: f64,
 }
@@ -108,8 +101,8 @@ struct Exports {
 impl Exports {
     fn run(mut self, told: &(Mutex<bool>, Condvar)) {
         if self.share < 1.0 {
-            // The processes that a thread starts inherit its priority. It is not the lowest
-            // priority, because an export might then never end while other programs compute.
+            // The processes that a thread starts inherit its priority. With the lowest priority, an
+            // export might never end while other programs compute.
             // SAFETY: the system call takes only numbers and changes only the calling thread.
             unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) };
         }
@@ -143,17 +136,15 @@ impl Exports {
         }
     }
 
-    /// Runs an export to its end. Returns the size in bytes of the calls that the export reports;
-    /// `None` if it failed.
+    /// Returns the size in bytes of the calls that the export reports; `None` if it failed.
     fn export(&mut self) -> Option<u64> {
         let done = self.adding.spawn().ok()?.wait_with_output().ok()?;
         String::from_utf8(done.stdout).ok()?.lines().last()?.parse().ok()
     }
 }
 
-/// Makes the kernel kill the process of `command` when the thread that started it ends. If `run` is
-/// killed, nobody waits for its export any more. Somebody who then completes the dataset should not
-/// have to wait for this export.
+/// Kills the process of `command` when the thread that started it ends: if `run` is killed, nobody
+/// waits for its export.
 fn ends_with_its_parent(command: &mut Command) {
     let parent = std::process::id().cast_signed();
     let tie = move || {
@@ -173,14 +164,12 @@ fn ends_with_its_parent(command: &mut Command) {
     unsafe { command.pre_exec(tie) };
 }
 
-/// Returns the size in bytes of all pages that were appended to the files of the processes.
 fn size_of_pages(parts: &Path) -> u64 {
     let Ok(entries) = parts.read_dir() else { return 0 };
     let size = |part: PathBuf| part.join(PAGES_NAME).metadata().map_or(0, |found| found.len());
     entries.flatten().map(|entry| size(entry.path())).sum()
 }
 
-/// Returns the processor time of the child processes that have ended and were waited for.
 fn children_cpu() -> Duration {
     // SAFETY: zeros are a valid `rusage`, and `usage` outlives the call.
     let usage = unsafe {

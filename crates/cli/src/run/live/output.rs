@@ -5,18 +5,16 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-/// Stores what the program would write to a terminal, until the view has ended.
 pub struct Output {
-    /// An unnamed file to which the output is written.
     file: File,
     /// Whether stdout and stderr are terminals.
     of: [bool; 2],
-    /// The offset in the file at which the output begins that has not been shown yet.
+    /// The offset in the file of the output that has not been shown yet.
     from: u64,
 }
 
-/// The standard descriptors (0, 1 or 2) that were redirected, each with a copy of the original
-/// descriptor. They are restored when this value is dropped.
+/// The redirected descriptors, each with a copy of the original one. They are restored when this
+/// value is dropped.
 pub struct Redirected(Vec<(RawFd, OwnedFd)>);
 
 impl Output {
@@ -29,8 +27,8 @@ impl Output {
         let mut options = File::options();
         options.read(true).append(true).custom_flags(libc::O_TMPFILE).mode(0o600);
         let file = options.open(std::env::temp_dir()).or_else(|_| {
-            // glibc 2.17, which the release supports, has no function for this system call. SAFETY:
-            // the name is a C string, and the kernel does not keep the pointer.
+            // glibc 2.17, which the release supports, has no function for this system call.
+            // SAFETY: the name is a C string, and the kernel does not keep the pointer.
             let file = unsafe {
                 libc::syscall(libc::SYS_memfd_create, c"output".as_ptr(), libc::MFD_CLOEXEC)
             };
@@ -45,8 +43,7 @@ impl Output {
         Ok(Self { file, of, from: 0 })
     }
 
-    /// Redirects the standard descriptors that are terminals. New processes then write to the file
-    /// and read from an empty input.
+    /// Redirects the standard descriptors that are terminals.
     pub fn redirect(&self) -> Redirected {
         let mut before = Vec::new();
         let null = File::open("/dev/null").ok();
@@ -70,14 +67,13 @@ impl Output {
         Redirected(before)
     }
 
-    /// Writes to the terminal what the program has written to the file since the last call of this
-    /// function.
+    /// Shows what the program has written since the last call of this function.
     pub fn pass_on(&mut self) {
         let mut part = vec![0; 1 << 16];
         while let Ok(read @ 1..) = self.file.read_at(&mut part, self.from) {
             self.from += read as u64;
-            // The output is not escaped, because without the view the program would have written it
-            // to the terminal itself.
+            // The output is not escaped: without the view, the program writes to the terminal
+            // itself.
             let shown = match self.of {
                 [true, _] => io::stdout().write_all(&part[..read]),
                 _ => io::stderr().write_all(&part[..read]),

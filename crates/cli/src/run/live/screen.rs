@@ -21,15 +21,14 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 const HOME: &str = "\x1b[H";
 const END_OF_LINE: &str = "\x1b[K\r\n";
 const REST: &str = "\x1b[J";
-/// The size, in columns and lines, that is used if the terminal does not report its size.
+/// Columns and lines, if the terminal does not report its size.
 const SIZE: (usize, usize) = (80, 24);
 
-/// A terminal on which a view can be shown.
 pub struct Screen {
     terminal: File,
 }
 
-/// A terminal that shows a view. Dropping this value restores the terminal.
+/// Dropping this value restores the terminal.
 pub struct View {
     terminal: File,
     /// The settings of the terminal before the view began, if they could be read.
@@ -38,10 +37,8 @@ pub struct View {
     has_keys: bool,
 }
 
-/// A command that the user gave with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// End the view.
     Leave,
 }
 
@@ -49,12 +46,12 @@ pub struct Shown<'a> {
     pub live: &'a Live,
     pub name: &'a str,
     pub since: Duration,
-    /// The fraction of a processor's time that reading calls has taken.
+    /// The fraction of a processor's time that reading has taken.
     pub reading: f64,
 }
 
 impl Screen {
-    /// Finds the terminal of stdout or stderr. Returns `None` if neither is a terminal.
+    /// `None` if neither stdout nor stderr is a terminal.
     pub fn find() -> Option<Self> {
         let of = |file: std::os::fd::BorrowedFd<'_>| file.try_clone_to_owned().ok().map(File::from);
         let terminal = match (io::stdout().is_terminal(), io::stderr().is_terminal()) {
@@ -65,7 +62,7 @@ impl Screen {
         Some(Self { terminal })
     }
 
-    /// Enters the alternate screen. Returns `None` if the terminal cannot be written to.
+    /// `None` if the terminal cannot be written to.
     pub fn enter(self) -> Option<View> {
         let mut view = View { terminal: self.terminal, before: None, has_keys: false };
         view.read_keys();
@@ -103,15 +100,13 @@ impl View {
             .map_or(SIZE, |(width, height)| (width.0.into(), height.0.into()))
     }
 
-    /// Waits at most the time `most` for keys. Returns the command if one of them is a command (`q`
-    /// or `Q`).
+    /// Waits at most the time `most` for keys.
     pub fn key(&mut self, most: Duration) -> Option<Key> {
         let mut wanted =
             libc::pollfd { fd: self.terminal.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let wait = most.as_millis() as libc::c_int;
         let mut bytes = [0u8; 16];
-        // SAFETY: `poll` is told that there is one entry, which is `wanted`, and `read` gets the
-        // length of `bytes`.
+        // SAFETY: `poll` gets one entry, and `read` gets the length of `bytes`.
         let read = unsafe {
             if !self.has_keys || libc::poll(&mut wanted, 1, wait) <= 0 {
                 if !self.has_keys {
@@ -121,14 +116,12 @@ impl View {
             }
             libc::read(wanted.fd, bytes.as_mut_ptr().cast(), bytes.len())
         };
-        // If the terminal no longer exists, or this process may not read from it, this view reads
-        // no more keys.
+        // The terminal may be gone, or this process may not read from it.
         self.has_keys = read > 0;
         let typed = bytes.get(..usize::try_from(read).unwrap_or(0)).unwrap_or_default();
         typed.iter().any(|byte| matches!(byte, b'q' | b'Q')).then_some(Key::Leave)
     }
 
-    /// Draws the view.
     pub fn draw(&mut self, shown: &Shown<'_>) -> io::Result<()> {
         let (width, height) = self.size();
         let lines = lines(shown, width, height)?;
@@ -153,7 +146,6 @@ impl Drop for View {
     }
 }
 
-/// Returns the lines of the view, at most `height` lines.
 fn lines(shown: &Shown<'_>, width: usize, height: usize) -> io::Result<Vec<String>> {
     let rows = shown.live.rows();
     let room = height.saturating_sub(5).max(1);
@@ -193,7 +185,6 @@ fn head(shown: &Shown<'_>) -> String {
     )
 }
 
-/// Returns at most the first `width` characters of a text.
 fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.max(1)).collect()
 }

@@ -12,7 +12,7 @@ use super::{Args, fill_one};
 use crate::failure::Failure;
 use crate::terminal::say;
 
-/// If the user chose a rank and the profile has ranks, removes the other ranks from the profile.
+/// Does nothing if the user chose no rank.
 pub(super) fn choose(profile: &mut Profile, args: &Args) -> Result<(), Failure> {
     let Some(rank) = args.rank else { return Ok(()) };
     let known = profile.known_ranks();
@@ -33,8 +33,7 @@ pub(super) fn choose(profile: &mut Profile, args: &Args) -> Result<(), Failure> 
     crate::view::ranks::keep(profile, rank)
 }
 
-/// Returns the rank that the timeline belongs to. Returns `None` if the profile has no rank, and
-/// the user gave none, or if it has several ranks.
+/// `None` if the rank is not known, or if the profile has several ranks.
 pub(super) fn job_of(profile: &Profile, args: &Args) -> Option<Job> {
     let known = profile.known_ranks();
     let said = args.rank.map(|rank| Job { rank, size: args.world_size });
@@ -49,8 +48,7 @@ pub(super) fn job_of(profile: &Profile, args: &Args) -> Option<Job> {
     }
 }
 
-/// Returns the manifest of the profile. If no rank was recorded, the rank that the user gave is
-/// added.
+/// If no rank was recorded, adds the rank that the user gave.
 pub(super) fn known(profile: &Profile, args: &Args) -> Manifest {
     let mut manifest = profile.manifest.clone();
     if manifest.rank.is_none() {
@@ -59,7 +57,6 @@ pub(super) fn known(profile: &Profile, args: &Args) -> Manifest {
     manifest
 }
 
-/// Returns the facts about the members of a merged profile that the output contains.
 pub(super) fn facts(profile: &Profile) -> serde_json::Value {
     let each = profile.members.iter().map(|member| {
         serde_json::json!({
@@ -71,9 +68,8 @@ pub(super) fn facts(profile: &Profile) -> serde_json::Value {
     each.collect()
 }
 
-/// Writes the timelines of all members (the profiles in a merged one) to `sink`. Each member is
-/// read with its own clock and its own names of counters. So its timeline is the same as if it were
-/// exported alone, except that its times are aligned and its rows have other numbers.
+/// Each member is read with its own clock and its own names of counters. Its timeline differs from
+/// that of the member alone in aligned times and in the numbers of rows.
 pub(super) fn fill_members(
     sink: &mut (impl TimelineSink + Send),
     profile: &Profile,

@@ -20,15 +20,11 @@ use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{bytes, grouped, plural};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// Names are not shortened below this width as long as the table can leave out other columns
-/// instead.
+/// The table leaves out other columns before names get narrower than this.
 const NAME_WIDTH: usize = 22;
 
-/// A function that returns one of the counts of instructions of a region (the code of a function or
-/// loop).
 type Count = fn(&Counts) -> u64;
 
-/// Prints the table of one module.
 pub fn table(
     out: &mut impl Write,
     loops: &Loops<'_>,
@@ -66,7 +62,7 @@ pub fn table(
     let mut add = |rank: u8, title: &'static str, kind: Kind, cell: &dyn Fn(&Region) -> String| {
         let cells: Vec<String> =
             regions.iter().map(|region| region.map_or_else(|| "–".to_owned(), cell)).collect();
-        // A column of rank 4 or more is left out if it has only zeros and unknown values.
+        // From rank 4 on, a column without any number but 0 is left out.
         if rank < 4 || cells.iter().any(|cell| cell != "–" && cell != "0") {
             columns.push(column(title, rank, kind, cells));
         }
@@ -116,7 +112,6 @@ pub fn table(
     Ok(())
 }
 
-/// Returns the text that says from which file the code was read.
 fn place(code: &ModuleCode) -> String {
     let object = code.object.as_deref().unwrap_or("without a file");
     match code.is_kept {
@@ -125,7 +120,7 @@ fn place(code: &ModuleCode) -> String {
     }
 }
 
-/// Returns the text that says where a region begins and how many ranges it has.
+/// Says where a region begins and how many ranges it has.
 pub fn start(region: &Region) -> String {
     let first = region.ranges.first().map_or(0, |range| range.start);
     let more = match region.ranges.len() {

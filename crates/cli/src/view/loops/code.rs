@@ -27,8 +27,8 @@ use super::files::Files;
 const MOST_BYTES: u64 = 1 << 29;
 
 /// The largest number of bytes of code that are searched for hooks, over all modules. Each module
-/// is searched separately, and all modules of a profile may name the same large file. Searching
-/// this many bytes takes some ten seconds.
+/// is searched separately, and all may name the same large file. Searching this many bytes takes
+/// some ten seconds.
 const MOST_SEARCHED: u64 = 1 << 32;
 
 pub struct ModuleCode {
@@ -45,32 +45,29 @@ pub struct ModuleCode {
 /// The code of a module, or the reason why it is not known.
 pub type Found = Result<ModuleCode, String>;
 
-/// Finds the code of each module in the table.
 pub fn find(loops: &Loops<'_>, objects: &Files) -> Vec<Found> {
     let mut images = Images::default();
     loops.table.modules.iter().map(|tree| of_tree(loops, tree, objects, &mut images)).collect()
 }
 
-/// The largest number of images that are made from one copy of code. Several images of a copy are
-/// possible because each module states where the parts of the copy were in the process's memory,
-/// and these statements may contradict each other.
+/// The largest number of images that are made from one copy of code. Modules may contradict each
+/// other about where the parts of a copy were in memory.
 const MOST_IMAGES: usize = 4;
 
-/// What a module states about a copy (the addresses of its parts), and the image that was made from
-/// the copy with these addresses.
+/// What a module states about a copy (the addresses of its parts), and the image that was made with
+/// these addresses.
 type CopyAsTold = (LoopCode, Result<Rc<Image>, String>);
 
-/// The images that were read. Modules of the same file or copy share an image, because there may be
-/// many such modules and an image contains all bytes of the file or copy.
+/// The images that were read. Modules of the same file or copy share an image, because an image
+/// contains all of its bytes.
 #[derive(Default)]
 struct Images {
-    /// The images of files. The key is the path that the profile names.
+    /// The images of files, by the path that the profile names.
     files: HashMap<String, Result<(Rc<Image>, Metadata), String>>,
-    /// The images of copies, by the process and the number of the copy. Each image is stored with
-    /// the addresses with which it was made.
+    /// The images of copies, by the process and the number of the copy.
     copies: HashMap<(usize, u32), Vec<CopyAsTold>>,
-    /// The number of bytes of code that were searched for hooks. If several modules share bytes,
-    /// the bytes are added once for each module.
+    /// The number of bytes that were searched for hooks. Shared bytes are added once for each
+    /// module.
     searched: u64,
 }
 
@@ -123,8 +120,7 @@ impl Images {
 
 fn of_tree(loops: &Loops<'_>, tree: &LoopTree, objects: &Files, images: &mut Images) -> Found {
     let mut why: Option<String> = None;
-    // A module that was registered several times has the same code each time, so the first copy
-    // that can be read is used.
+    // A module has the same code at each registration, so the first copy that can be read is used.
     for index in &tree.registrations {
         match of_module(loops, &loops.recorded.modules[*index], objects, images) {
             Ok(found) => return Ok(found),
@@ -160,8 +156,7 @@ fn of_module(
     };
     let descriptor = match code {
         Some(code) => code.descriptor,
-        // Profiles of earlier versions do not contain the address of the descriptor, so the image
-        // is searched for it.
+        // Profiles of earlier versions do not have the descriptor's address.
         None => {
             *image.descriptors(&module.id).first().ok_or("its descriptor is not in the file")?
         }
@@ -172,7 +167,6 @@ fn of_module(
     Ok(ModuleCode { image, regions, object: module.object.clone(), is_kept })
 }
 
-/// Makes an image from a copy that the profile contains.
 fn of_copy(bytes: &[u8], code: &LoopCode) -> Result<Image, CodeError> {
     if code.pieces.is_empty() {
         return Image::elf(bytes);
@@ -196,7 +190,7 @@ fn of_copy(bytes: &[u8], code: &LoopCode) -> Result<Image, CodeError> {
     Ok(image)
 }
 
-/// Returns the image of a file that the program loaded, if the file has not changed.
+/// Returns the image of a file that the program loaded, unless the file is known to have changed.
 fn of_file(
     path: &str,
     code: Option<&LoopCode>,
@@ -214,7 +208,7 @@ fn of_file(
     let same = match (&code.build_id, &image.build_id) {
         (Some(was), Some(is)) => was == is,
         (Some(_), None) | (None, Some(_)) => false,
-        // If there are no build ids, only the size and the time of the file can be compared.
+        // Without build ids, the size and the time of the file are compared.
         (None, None) => {
             let time =
                 found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
@@ -230,7 +224,6 @@ fn of_file(
     Ok(image)
 }
 
-/// Returns the text that says why the code of a function or loop is not shown.
 pub fn missing(why: Option<&Missing>) -> &'static str {
     match why {
         Some(Missing::NoEnd) => "its code does not say where it ends (mode count)",
@@ -239,9 +232,8 @@ pub fn missing(why: Option<&Missing>) -> &'static str {
 }
 
 pub struct Line {
-    /// The address of the instruction.
     pub address: u64,
-    /// The instruction in the notation of assemblers.
+    /// In the notation of assemblers.
     pub text: String,
     pub is_hook: bool,
     /// The number of machine loops of the region that contain the instruction.
@@ -252,7 +244,7 @@ pub struct Line {
     pub is_first: bool,
 }
 
-/// Returns the instructions of a region. At most `most` instructions are returned.
+/// Returns the first `most` instructions of a region.
 pub fn listing(code: &ModuleCode, region: &Region, most: usize) -> Vec<Line> {
     let mut reader = Reader::new(&code.image);
     let mut lines = Vec::new();
@@ -285,8 +277,7 @@ mod tests {
         Image::copied(Machine::X86, vec![(0, vec![0x90; 16])]).map_err(|e| e.to_string())
     }
 
-    /// Modules that share a file or copy also share its image. A file that cannot be read is tried
-    /// only once.
+    /// A file that cannot be read is tried once.
     #[test]
     fn modules_share_an_image() {
         let mut images = Images::default();
@@ -303,7 +294,7 @@ mod tests {
         let failed = || Err("no such file".to_owned());
         assert!(images.of_file("x", failed).is_err());
         assert_eq!(images.of_file("x", || unreachable!()).unwrap_err(), "no such file");
-        // Each of these calls states a different address for the same copy.
+        // Each call states a different address for the same copy.
         let elsewhere = |address| LoopCode { pieces: vec![(address, 16)], ..LoopCode::default() };
         let more = (1..100).map(|address| images.of_copy((0, 7), &elsewhere(address), image));
         assert_eq!(more.filter(Result::is_ok).count(), MOST_IMAGES - 1);
@@ -315,7 +306,6 @@ mod tests {
         let mut images = Images::default();
         let searched = (0..1000).take_while(|_| images.search(MOST_BYTES).is_ok()).count();
         assert_eq!(searched, (MOST_SEARCHED / MOST_BYTES) as usize);
-        // Once the limit is exceeded, even a small search fails.
         assert!(images.search(1).unwrap_err().contains("4 GiB"));
     }
 }

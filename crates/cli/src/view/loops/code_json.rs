@@ -11,8 +11,8 @@ use super::code::{Found, Line, ModuleCode, listing, missing};
 use super::source::{MOST_LINES, Texts, in_words, range_of};
 use crate::object::object;
 
-/// Returns an object with two pairs of bounds: for the bytes that a loop's loads and stores
-/// requested, and for the bytes of an op's arguments.
+/// Returns bounds for the bytes that a loop's loads and stores requested, and for the bytes of an
+/// op's arguments.
 pub fn traffic(requested: Option<Bounds>, arguments: Option<Bounds>) -> impl Serialize {
     let out = |bounds: Bounds| {
         object! {
@@ -27,7 +27,7 @@ pub fn traffic(requested: Option<Bounds>, arguments: Option<Bounds>) -> impl Ser
     }
 }
 
-/// Returns an object with the facts about a module's code, or the reason why the code is not known.
+/// Returns the facts about a module's code, or why the code is not known.
 pub fn module(found: &Found) -> (Option<impl Serialize>, Option<&str>) {
     match found {
         Ok(code) => (Some(of_module(code)), None),
@@ -52,8 +52,7 @@ fn of_module(code: &ModuleCode) -> impl Serialize {
     }
 }
 
-/// Returns an object about the code of the function or loop with this id. The object includes the
-/// instructions if they are `wanted`.
+/// Returns what is known about the code of an id, with the instructions if they are `wanted`.
 pub fn region(found: &Found, id: u32, wanted: bool) -> Option<impl Serialize> {
     let code = found.as_ref().ok()?;
     let region = code.regions.found.get(&id);
@@ -105,8 +104,7 @@ fn machine_loop(l: &MachineLoop) -> impl Serialize {
     }
 }
 
-/// Returns an object with the numbers of instructions of each kind. All members are null if the
-/// code is not known.
+/// Returns the numbers of instructions; all are null if the code is not known.
 fn counts(counts: Option<&Counts>) -> impl Serialize {
     let number = |of: fn(&Counts) -> u64| counts.map(of);
     object! {
@@ -146,7 +144,7 @@ pub fn texts<'a>(table: &'a ir::table::SideTable, known: &Texts) -> Vec<impl Ser
     table.texts.iter().map(out).collect()
 }
 
-/// Returns the lines of an entry (a function or loop) in each text of its side table.
+/// Returns the lines of an entry in the texts of its side table.
 pub fn places<'a>(table: &'a ir::table::SideTable, entry: &Entry) -> Vec<impl Serialize> {
     let place = |(i, text): (usize, &'a ir::kept::KeptText)| {
         let [first_line, last_line] = range_of(entry, text, i == 0)?;

@@ -11,7 +11,6 @@ use super::{Loops, iterations, iterations_per_hit, module_name, name, pid, trips
 use crate::view::csv::field;
 use crate::view::table::{Column, Table, Value};
 
-/// A row of the full table.
 struct Line<'a> {
     tree: &'a LoopTree,
     node: &'a LoopNode,
@@ -39,7 +38,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Returns a value that belongs to the node as a whole. `None` for the row of a single thread.
+    /// Returns a value of the node as a whole; `None` for the row of a single thread.
     fn of_node<T>(&self, find: impl FnOnce(&Self) -> Option<T>) -> Option<T> {
         match self.thread {
             None => find(self),
@@ -48,9 +47,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Makes the full table: the chosen functions and loops of every module, including those that were
-/// never entered. If `threads` is set, the row of a function or loop is followed by a row for each
-/// thread that entered it.
+/// Makes the full table of the chosen functions and loops, also of those that were never entered.
+/// With `threads`, a row for each thread follows the row of a function or loop.
 pub fn full(loops: &Loops<'_>, threads: bool) -> Table {
     let mut lines = Vec::new();
     for (module, tree) in loops.table.modules.iter().enumerate() {
@@ -64,8 +62,7 @@ pub fn full(loops: &Loops<'_>, threads: bool) -> Table {
     Table::new(columns(loops, &lines), (0..lines.len()).collect())
 }
 
-/// Returns the name of the column in this table that has the title `title` in the tables for
-/// people.
+/// Returns the name of the column that has the title `title` in the tables for people.
 pub fn of_title(table: &Table, title: &str) -> String {
     let ns = format!("{title}_ns");
     let per_hit = title.strip_suffix("/hit").map(|name| format!("{name}_per_hit"));
@@ -83,8 +80,8 @@ pub fn of_title(table: &Table, title: &str) -> String {
     if !known(name) && known(&ns) { ns } else { name.to_owned() }
 }
 
-/// A function that returns one of a row's times. The time gets columns in ticks and in nanoseconds,
-/// and for each of them a column with half of its interval.
+/// One of a row's times. A time has columns in ticks and in ns, each with a column for half of its
+/// interval.
 type TimeOf = fn(&Times) -> Option<Estimate>;
 
 fn columns(loops: &Loops<'_>, lines: &[Line<'_>]) -> Vec<Column> {
@@ -182,7 +179,6 @@ fn flag(yes: bool) -> &'static str {
     if yes { "true" } else { "false" }
 }
 
-/// Returns the name of a kind of id.
 pub fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Function => "function",
@@ -190,11 +186,9 @@ pub fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// Writes the CSV of TVM's original lightweight profiling. It has a row for each function
-/// and loop that the view shows and that was entered, with the total time of all of its hits in
-/// whole ticks (empty if it is not known). The offsets
-/// are those of the machine code, if it is known. Otherwise they are return addresses, which are
-/// only known in mode log.
+/// Writes the CSV of TVM's original lightweight profiling. It has the shown functions and loops
+/// that were entered, with the time of all hits in whole ticks (empty if unknown). The offsets are
+/// those of the machine code, or else return addresses, which are known in mode log.
 pub fn original(out: &mut impl Write, loops: &Loops<'_>) -> io::Result<()> {
     write!(
         out,

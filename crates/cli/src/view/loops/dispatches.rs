@@ -25,7 +25,6 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 const LISTED: usize = 40;
 const NAME_WIDTH: usize = 28;
 
-/// A dispatch, its module, and the functions and loops of the dispatch that were entered.
 struct Group<'a> {
     name: &'a str,
     dispatch: &'a Dispatch,
@@ -33,8 +32,8 @@ struct Group<'a> {
     nodes: Vec<&'a LoopNode>,
 }
 
-/// Returns all dispatches with instrumented functions or loops that were entered, sorted by time.
-/// The dispatch with the most time comes first.
+/// Returns the dispatches with functions or loops that were entered; the one with the most time
+/// comes first.
 fn groups<'a>(loops: &'a Loops<'_>) -> Vec<Group<'a>> {
     let mut groups = Vec::new();
     for tree in &loops.table.modules {

@@ -18,9 +18,8 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 const LISTED: usize = 5;
 const NAME_WIDTH: usize = 28;
 
-/// Returns the functions and loops that were entered, sorted by self time. If the self time of a
-/// function or loop is not known, its inclusive time is used. Functions and loops without any time
-/// come last, sorted by hits.
+/// Returns the functions and loops that were entered, sorted by self time, or else inclusive time.
+/// Those without any time come last, sorted by hits.
 fn most_expensive<'a>(loops: &'a Loops<'_>) -> Vec<(&'a LoopTree, &'a LoopNode)> {
     let mut all: Vec<(&LoopTree, &LoopNode)> = loops.entered().collect();
     let key = |(tree, node): &(&LoopTree, &LoopNode)| {
@@ -38,15 +37,15 @@ fn most_expensive<'a>(loops: &'a Loops<'_>) -> Vec<(&'a LoopTree, &'a LoopNode)>
     all
 }
 
-/// Returns three numbers: how many functions and loops were entered, how many hits they had, and
-/// how many of these hits were timed. `None` if nothing was entered.
+/// Returns how many functions and loops were entered, their hits, and the timed ones among the
+/// hits. `None` if nothing was entered.
 fn totals(loops: &Loops<'_>) -> Option<(usize, u128, u128)> {
     let sum = |of: fn(&LoopNode) -> u128| loops.entered().map(|(_, node)| of(node)).sum();
     let entered = loops.entered().count();
     (entered > 0).then(|| (entered, sum(|node| node.all.hits), sum(|node| node.all.begun)))
 }
 
-/// Prints the section. Prints nothing if no function and no loop was entered.
+/// Prints the section, or nothing if no function and no loop was entered.
 pub fn print(out: &mut impl Write, loops: &Loops<'_>, width: Option<usize>) -> io::Result<()> {
     let Some((entered, hits, begun)) = totals(loops) else { return Ok(()) };
     let prose = width.unwrap_or(PROSE_WIDTH);

@@ -5,17 +5,17 @@
 //! | the caller: directory and manifest belong to it, and not everybody can write to them | at its path, and in the directories that the caller named |
 //! | anybody else | only in those directories |
 //!
-//! When `report` makes an HTML page, it searches files only in the directories that the caller
-//! named, unless `--code` is given.
+//! A page of `report --html` takes files only from the directories that the caller named, unless
+//! `--code` is given.
 //!
 //! In such a directory, a file is searched first at its whole path (`DIR/usr/lib/x.so`), and then
 //! by its name (`DIR/x.so`). No link in the directory is followed.
 //!
 //! Even in the caller's own profile, a path may lead to something that must not be opened. Opening
 //! a terminal or a pipe has effects, and `/proc/kmsg` claims to be a regular empty file but blocks
-//! its reader. So this code first looks up a file without opening it (`O_PATH`). It is opened only
-//! if it is a regular file on a file system that stores files. The number of bytes that are read is
-//! limited to the size that the file had when it was opened.
+//! its reader. Therefore a file is first looked up without opening it (`O_PATH`). It is opened only
+//! if it is a regular file on a file system that stores files. No more bytes are read than the file
+//! had when it was opened.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -28,20 +28,17 @@ use profile::safe_dir::Dir;
 
 use crate::view::rights::is_of_caller;
 
-/// The places where files are searched.
 #[derive(Debug, Default)]
 pub struct Files {
     /// Whether the caller has recorded the profile.
     is_own: bool,
-    /// Whether the paths in the profile are not opened, even if the caller has recorded the
-    /// profile.
+    /// Whether the paths in the profile are not opened, even if the caller has recorded it.
     is_unasked: bool,
     directories: Vec<PathBuf>,
 }
 
 impl Files {
-    /// Searches files at the paths in the profile, if the caller has recorded it, and in the
-    /// directories that the caller named.
+    /// Also searches at the paths in the profile, if the caller has recorded it.
     pub fn new(profile: &Profile, directories: Vec<PathBuf>) -> Self {
         Self { is_own: is_of_caller(profile.root()), is_unasked: false, directories }
     }
@@ -51,8 +48,7 @@ impl Files {
         Self { is_unasked: true, ..Self::new(profile, directories) }
     }
 
-    /// Reads a file that the profile names. `option` is the name of the option with which the
-    /// caller can name directories; messages mention it.
+    /// Reads a file that the profile names. `option` names directories, for messages.
     pub fn read(&self, path: &str, most: u64, option: &str) -> Result<(Vec<u8>, Metadata), String> {
         let mut why = None;
         for directory in &self.directories {
@@ -97,8 +93,8 @@ fn below(directory: &Path, path: &Path) -> profile::Result<File> {
     }
 }
 
-/// File systems whose regular files have no stored contents, because the kernel makes the bytes
-/// when a file is read. The numbers are from `linux/magic.h`.
+/// File systems whose regular files store nothing: the kernel makes the bytes when a file is read.
+/// The numbers are from `linux/magic.h`.
 const MADE_UP: [i64; 17] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs
@@ -119,8 +115,7 @@ const MADE_UP: [i64; 17] = [
     0x0765_5821, // resctrl
 ];
 
-/// Opens a regular file whose file system stores its contents. Fails without opening any other
-/// file.
+/// Opens a regular file whose file system stores its contents. Fails without opening other files.
 fn plain(path: &Path) -> io::Result<File> {
     let found =
         File::options().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path)?;

@@ -1,4 +1,4 @@
-//! Writes loops as one JSON document, which `docs/loops.md` describes. Missing values are `null`.
+//! Writes loops as JSON, which `docs/loops.md` describes. Missing values are `null`.
 
 use std::io::{self, Write};
 
@@ -17,11 +17,9 @@ use crate::object::{object, unless_empty};
 use crate::view::head::ProfileHead;
 use crate::view::losses::losses_out;
 
-/// The schema of the JSON that `loops report` prints.
 pub const LOOPS_SCHEMA: &str = "counterpoint.loops/1";
 
-/// Prints the modules, functions and loops that the user chose, including those that were never
-/// entered.
+/// Prints what the user chose, also functions and loops that were never entered.
 pub fn print(
     out: &mut impl Write,
     loops: &Loops<'_>,

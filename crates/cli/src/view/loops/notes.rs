@@ -11,8 +11,7 @@ use super::text::Marks;
 use super::{Loops, module_name, told_apart};
 use crate::view::units::{count, grouped, plural, time};
 
-/// The largest number of reasons for leaving out loops that are listed. Further reasons are only
-/// counted.
+/// At most this many reasons for leaving out loops are listed.
 const REASONS: usize = 4;
 
 /// Returns the line above a tree: the name of the module, the number of hits, and how many of the
@@ -36,7 +35,7 @@ pub fn first(loops: &Loops<'_>, tree: &LoopTree) -> String {
         Mode::Count => String::new(),
         _ => format!(", {} timed", count(timed)),
     };
-    // Without a side table, the name is only an identity, so it follows the word `module`.
+    // Without a side table, the name is only an identity.
     let word = if tree.table.is_some() { "" } else { "module " };
     let name = match told_apart(loops, tree) {
         Some(functions) => format!("{}, {functions}", module_name(tree)),
@@ -45,8 +44,8 @@ pub fn first(loops: &Loops<'_>, tree: &LoopTree) -> String {
     format!("{word}{name}: {hits}{timed} in {of} ({places})")
 }
 
-/// Returns the notes below a tree: whether the cost of hits was subtracted, and, with `verbose`,
-/// the module's identity, its instrumenter and its mode.
+/// Returns the notes below a tree; `verbose` adds the module's identity, its instrumenter and its
+/// mode.
 pub fn facts(loops: &Loops<'_>, tree: &LoopTree, verbose: bool) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     if tree.nodes.iter().any(|node| node.all.raw.is_some()) {
@@ -64,7 +63,6 @@ pub fn facts(loops: &Loops<'_>, tree: &LoopTree, verbose: bool) -> Vec<(&'static
     lines
 }
 
-/// Returns a text that says whether the cost of hits was subtracted.
 fn times(loops: &Loops<'_>, tree: &LoopTree) -> String {
     let costs: Vec<_> =
         tree.registrations.iter().filter_map(|index| loops.recorded.modules[*index].cost).collect();
@@ -105,7 +103,6 @@ fn times(loops: &Loops<'_>, tree: &LoopTree) -> String {
     }
 }
 
-/// Returns the explanations of the marks and columns in `marks`.
 pub fn legend(marks: Marks) -> Vec<(&'static str, &'static str)> {
     let mut lines = Vec::new();
     if marks.iterations {
@@ -159,7 +156,6 @@ pub fn legend(marks: Marks) -> Vec<(&'static str, &'static str)> {
     lines
 }
 
-/// Returns notes about what is missing or wrong in the tree.
 pub fn notes(tree: &LoopTree, all: bool) -> Vec<String> {
     let mut notes = Vec::new();
     match &tree.choice {

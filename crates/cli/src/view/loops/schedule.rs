@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::object::object;
 use crate::view::units::grouped;
 
-/// A note names at most this many loops without a row. Further loops are only counted.
+/// A note names at most this many loops without a row.
 const NAMED: usize = 6;
 
 model::named! {
@@ -50,9 +50,8 @@ pub fn words(one: &ScheduledLoop) -> String {
     }
 }
 
-/// Returns a text such as `3 each, 1 apart`. It means that each iteration of the machine code does
-/// 3 iterations of the schedule's loop, and that 1 iteration of each hit is done before or after
-/// the loop.
+/// Returns `3 each, 1 apart`: each iteration of the machine code does 3 iterations of the
+/// schedule's loop, and 1 of each hit is done before or after the loop.
 pub fn unrolled(of: Unrolled) -> String {
     match of.apart {
         0 => format!("{} each", grouped(of.each.into())),
@@ -60,8 +59,7 @@ pub fn unrolled(of: Unrolled) -> String {
     }
 }
 
-/// Returns a note for each kind of loops without a row, except for loops that the user did not
-/// select.
+/// Returns notes about loops without a row, except those that the user did not select.
 pub fn notes(tree: &LoopTree) -> Vec<String> {
     let Some(table) = &tree.table else { return Vec::new() };
     let why = [

@@ -33,10 +33,9 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 /// The largest number of loops with impossible numbers that are named.
 const NAMED: usize = 3;
 
-/// The format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopFormat {
-    /// A format that other views support as well.
+    /// A format of other views, too.
     Of(Format),
     /// The CSV table of TVM's original lightweight profiling.
     LwpCsv,
@@ -96,8 +95,8 @@ pub fn print(
     let violations = shown.table.violations(chosen.raw);
     let loss = (!violations.is_empty())
         .then(|| LossCount::new(Loss::Inconsistent, violations.len() as u64));
-    // If the numbers contradict each other, the calibrated cost of a hit does not fit this run. The
-    // cost is then not subtracted.
+    // If the numbers contradict each other, the calibrated cost of a hit does not fit this run, so
+    // it is not subtracted.
     shown.raw |= loss.is_some();
     let losses = profile.all_losses();
     let losses = merge_losses(losses.iter().chain(&recorded.losses).chain(&loss));
@@ -138,9 +137,8 @@ pub fn print(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the sentence of `report` about threads that lost the CPU to other threads during calls.
-/// `None` if there is no such thread, or if the profile has no calls: the loss of a CPU is only
-/// known for calls.
+/// Returns the sentence of `report` about threads that lost the CPU during calls. `None` if the
+/// profile has no calls, because the loss of a CPU is only known for calls.
 fn preempted_threads(profile: &Profile, raw: bool) -> Option<String> {
     if profile.calls() == 0 {
         return None;
@@ -149,8 +147,7 @@ fn preempted_threads(profile: &Profile, raw: bool) -> Option<String> {
     preempted::text_of(profile, &summary, "times of loops")
 }
 
-/// Prints the trees of functions and loops. If `width` is `None`, tables are as wide as they need
-/// to be.
+/// Prints the trees. If `width` is `None`, tables are as wide as they need to be.
 pub(super) fn text(
     out: &mut impl Write,
     shown: &Loops<'_>,
@@ -183,7 +180,7 @@ pub(super) fn text(
         }
         let more = &shown.more;
         let is_named = !more.of.is_empty() && module.nodes.iter().any(|n| more.wants(module, n));
-        // With `--top`, it can happen that all rows that are kept belong to other modules.
+        // With `--top`, all rows that are kept may belong to other modules.
         if shown.rows[index].is_empty() && shown.left_out[index] > 0 && !is_named {
             left_modules += 1;
             left_rows += shown.left_out[index];
@@ -217,8 +214,7 @@ pub(super) fn text(
     losses::print(out, losses, prose)
 }
 
-/// Returns an error if `--only` is given but matches no function or loop, or if it is given without
-/// `--asm` and `--source`.
+/// Returns an error if `--only` matches nothing, or is given without `--asm` and `--source`.
 fn unknown(shown: &Loops<'_>) -> Option<Failure> {
     let more = &shown.more;
     if more.of.is_empty() {
@@ -279,8 +275,8 @@ mod tests {
 
     use super::*;
 
-    /// In this test, the calls of a thread take 1 s. The thread was on a CPU for 0.6 s of this
-    /// time, and lost the CPU 300 times.
+    /// The calls of a thread take 1 s, of which it was on a CPU for 0.6 s. The thread lost the CPU
+    /// 300 times.
     #[test]
     fn times_of_loops_include_what_other_programs_took() {
         let mut script = ProfileScript::monotonic();

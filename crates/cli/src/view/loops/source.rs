@@ -1,5 +1,5 @@
-//! Prints the compiler's text of functions, with the numbers of their loops in the margin.
-//! Alternatively, prints the texts and the machine code of one loop side by side.
+//! Prints the compiler's text of functions, with the numbers of their loops in the margin; or the
+//! texts and the machine code of one loop side by side.
 //!
 //! ```text
 //!   id     hits  of function │ line
@@ -27,39 +27,34 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// The narrowest column in which code is printed.
 const COLUMN: usize = 48;
-/// The separator between two columns.
 const GAP: &str = " │ ";
-/// The largest number of instructions in a listing.
+/// A listing has at most this many instructions.
 pub const MOST_LINES: usize = 100_000;
 
 /// The lines of a compiler's text by number, or the reason why they cannot be shown.
 pub type Lines = Result<BTreeMap<u32, String>, String>;
 
-/// The largest size in bytes of a text file that is read.
+/// Text files with more bytes are not read.
 const MOST_TEXT: u64 = 1 << 30;
-/// The number of bytes of memory that all texts of a report may take, besides [`MOST_UNPACKED`]
-/// bytes for each byte of packed text in side tables. The texts of compilers unpack to less than 40
-/// times their size.
+/// The memory in bytes that all texts of a report may take, besides [`MOST_UNPACKED`] for each byte
+/// of packed text. Compilers' texts unpack to less than 40 times their size.
 const UNPACKED_ANYWAY: u64 = 64 << 20;
-/// The number of bytes of memory that are allowed for each byte of packed text; see
-/// [`UNPACKED_ANYWAY`].
+/// See [`UNPACKED_ANYWAY`].
 const MOST_UNPACKED: u64 = 128;
 
-/// The texts of the side tables. A text is unpacked when it is shown for the first time.
+/// The texts of the side tables. A text is unpacked when it is first shown.
 #[derive(Debug, Default)]
 pub struct Texts {
     sources: Files,
-    /// The number of bytes of memory that texts may still take.
+    /// The memory in bytes that texts may still take.
     room: Cell<u64>,
-    /// The unpacked texts. The key is the address of the packed text, which does not change because
-    /// the report owns the side tables. A text's name and hash cannot be the key, because two texts
-    /// with the same name and hash may still have different lines.
+    /// The unpacked texts, by the address of the packed text, which the report owns. Name and hash
+    /// cannot be the key: two texts may have the same ones and different lines.
     known: RefCell<HashMap<usize, Rc<Lines>>>,
 }
 
 impl Texts {
-    /// Prepares the texts of all side tables of a report. A text that is not in its table is
-    /// searched as a file in `sources`.
+    /// A text that is not in its side table is searched as a file in `sources`.
     pub fn new(loops: &Loops<'_>, sources: Files) -> Self {
         let tables = loops.table.modules.iter().filter_map(|tree| tree.table.as_ref());
         let packed: u64 = tables.flat_map(|table| &table.texts).map(KeptText::packed).sum();
@@ -67,8 +62,7 @@ impl Texts {
         Self { sources, room, known: RefCell::default() }
     }
 
-    /// Returns the lines of a text. They come from the side table or, if the table does not contain
-    /// the text, from the file that it names.
+    /// Returns the lines of a text from the side table, or else from the file that it names.
     pub fn lines(&self, text: &KeptText) -> Rc<Lines> {
         let key = std::ptr::from_ref(text).addr();
         if let Some(known) = self.known.borrow().get(&key) {
@@ -94,14 +88,14 @@ impl Texts {
     }
 }
 
-/// Returns the first and the last line of a function or loop in this text. `is_first` is true for
-/// the first text of the side table, which is the IR that was instrumented.
+/// Returns the first and the last line of a function or loop in this text. `is_first` marks the
+/// first text of the side table: the IR that was instrumented.
 pub fn range_of(entry: &Entry, text: &KeptText, is_first: bool) -> Option<[u32; 2]> {
     let place = entry.places.iter().find(|place| place.language == text.language);
     place.map(|place| place.lines).or_else(|| is_first.then_some(entry.text))
 }
 
-/// Prints the texts of the `wanted` functions and loops of a module.
+/// Prints the texts of the `wanted` functions and loops.
 pub fn texts(
     out: &mut impl Write,
     loops: &Loops<'_>,
@@ -156,8 +150,8 @@ pub fn texts(
     Ok(())
 }
 
-/// Returns the columns with the id, the hits and the share of the innermost function or loop that
-/// begins in this line. The columns are blank if no function or loop begins there.
+/// Returns the id, the hits and the share of the innermost function or loop that begins in this
+/// line, or blanks.
 fn margin(
     loops: &Loops<'_>,
     tree: &LoopTree,
@@ -171,9 +165,9 @@ fn margin(
     format!("{:>6}  {:>9}  {share:>11}", node.id, count(node.all.hits))
 }
 
-/// Returns which part of its function's time a loop took. If functions are not recorded
-/// (`--no-functions`), the outermost loop around it takes the place of the function. `None` if one
-/// of the two times is not known, or if the function took no time.
+/// Returns which part of its function's time a loop took. Without functions (`--no-functions`), the
+/// outermost loop takes the place of the function. `None` if a time is not known, or if the
+/// function took none.
 pub fn share_of_function(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<f64> {
     let mut top = node;
     while let Some(parent) = top.parent.and_then(|parent| tree.nodes.get(parent)) {
@@ -184,7 +178,6 @@ pub fn share_of_function(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) ->
     (whole > 0.0).then(|| own / whole)
 }
 
-/// Returns one bar for each loop that contains the line.
 fn bars(tree: &LoopTree, nodes: &[(&LoopNode, [u32; 2])], line: u32) -> String {
     let is_loop = |node: &LoopNode| tree.entry(node).is_some_and(|e| e.kind == Kind::Loop);
     let inside =
@@ -198,7 +191,6 @@ fn bars(tree: &LoopTree, nodes: &[(&LoopNode, [u32; 2])], line: u32) -> String {
         .collect()
 }
 
-/// Cuts the end of a text that is longer than `width`.
 fn shorten_end(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -206,8 +198,8 @@ fn shorten_end(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Prints the texts and the machine code of one node: side by side in columns if they fit,
-/// otherwise one after the other.
+/// Prints the texts and the machine code of one node: in columns if they fit, or else one after the
+/// other.
 pub fn side_by_side(
     out: &mut impl Write,
     loops: &Loops<'_>,
@@ -219,8 +211,7 @@ pub fn side_by_side(
 ) -> io::Result<()> {
     let mut columns: Vec<(String, Vec<String>)> = Vec::new();
     if let (true, Some(table), Some(entry)) = (source, &tree.table, tree.entry(node)) {
-        // The texts are shown in the order of compilation: the source first, the last form of the
-        // code last.
+        // The texts are in the order of compilation: the source first.
         for (i, text) in table.texts.iter().enumerate().rev() {
             let Some([from, to]) = range_of(entry, text, i == 0) else { continue };
             let rows = match &*loops.more.texts.lines(text) {
@@ -294,13 +285,12 @@ pub fn side_by_side(
     writeln!(out)
 }
 
-/// Describes in words what the machine code of a node does.
 pub fn in_words(found: &Found, id: u32) -> Option<String> {
     let code = found.as_ref().ok()?;
     code::words::words(&code.image, &code.regions, id, code.regions.widest)
 }
 
-/// Whether a line of a compiler's text only describes variables for debuggers.
+/// Whether a line only describes variables for debuggers.
 pub fn is_for_debuggers(line: &str) -> bool {
     let line = line.trim_start();
     let call = line.strip_prefix("tail ").unwrap_or(line);
@@ -309,8 +299,7 @@ pub fn is_for_debuggers(line: &str) -> bool {
 }
 
 /// Returns a line of MLIR without source locations, such as `loc(callsite("a" at "b.mlir":2:1))`,
-/// which are often longer than the code. A line of another language, or a line with an incomplete
-/// location, is returned unchanged.
+/// which are often longer than the code. Other languages, and incomplete locations, are unchanged.
 pub fn without_places<'a>(language: &str, line: &'a str) -> Cow<'a, str> {
     const PLACE: &str = " loc(";
     if language != "mlir" || !line.contains(PLACE) {
@@ -333,8 +322,7 @@ pub fn without_places<'a>(language: &str, line: &'a str) -> Cow<'a, str> {
     Cow::Owned(shown + rest)
 }
 
-/// Returns the first position in a line, outside of string literals, from which the rest of the
-/// line satisfies `is_wanted`.
+/// Returns the first position outside of string literals from which the rest satisfies `is_wanted`.
 fn outside_of_strings(line: &str, mut is_wanted: impl FnMut(&str) -> bool) -> Option<usize> {
     let (mut is_string, mut is_escaped) = (false, false);
     for (at, c) in line.char_indices() {
@@ -354,8 +342,7 @@ fn pad(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(missing))
 }
 
-/// Prints an instruction as a line: `›` if it is the first one of a range, the address, `·` if it
-/// belongs to a hook, a bar for each machine loop that contains it, and its text.
+/// `›` marks the first instruction of a range, `·` a hook, and a bar each machine loop around it.
 fn instruction(line: &Line) -> String {
     let mut bars = "│".repeat(line.depth as usize);
     if line.is_header {
@@ -384,7 +371,7 @@ mod tests {
             shown("^bb1(%3: i64 loc(#loc3), %4: f32 loc(unknown)):  // 2 preds"),
             "^bb1(%3: i64, %4: f32):  // 2 preds"
         );
-        // Text that only looks like a location, and a location that is not closed, stay unchanged.
+        // What only looks like a location, or is not closed, stays unchanged.
         for line in [r#"x "a \" loc(b)" loc(#loc"#, r#"f " loc(a)""#, "call @loc(%a)", ""] {
             assert_eq!(shown(line), line);
         }

@@ -1,5 +1,5 @@
-//! Prints the distribution of the times of loops, for `stats`: mean and standard deviation of the
-//! timed hits. The times of single hits are not kept, so quantiles are not known.
+//! For `stats`: prints mean and standard deviation of the timed hits of loops. The times of single
+//! hits are not kept, so quantiles are not known.
 
 use std::io::{self, Write};
 
@@ -30,7 +30,7 @@ fn deviation_ns(tree: &LoopTree, node: &LoopNode) -> Option<f64> {
     tree.ns(node.all.deviation?)
 }
 
-/// Returns a JSON object for each function and loop that `chosen` finds.
+/// Returns the functions and loops that `chosen` finds.
 pub fn json(loops: &Loops<'_>, glob: Option<&str>) -> Vec<impl Serialize> {
     let out = |(tree, node): (&LoopTree, &LoopNode)| {
         object! {
@@ -46,8 +46,7 @@ pub fn json(loops: &Loops<'_>, glob: Option<&str>) -> Vec<impl Serialize> {
     chosen(loops, glob).into_iter().map(out).collect()
 }
 
-/// Prints a table of the loops and functions that `chosen` finds. Returns false, and prints
-/// nothing, if it finds none.
+/// Prints a table of what `chosen` finds, or returns false.
 pub fn print(
     out: &mut impl Write,
     loops: &Loops<'_>,

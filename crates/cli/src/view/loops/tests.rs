@@ -1,5 +1,5 @@
-//! Compares the output of each format with the files in tests/golden/loops. The numbers are those
-//! of `crates/analysis/tests/loops.rs`, which were computed by hand. One tick is 1 ns.
+//! Compares the output of each format with the files in tests/golden/loops. The numbers of
+//! `crates/analysis/tests/loops.rs` were computed by hand. One tick is 1 ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -59,8 +59,8 @@ fn table(id: [u8; 16], source: &str, mode: &str, entries: Vec<Entry>) -> Option<
     Some(table.to_json().unwrap())
 }
 
-/// Returns the recorded data of three modules: `matmul` on two threads in mode timed, a module
-/// without a side table in mode count, and a module in mode log.
+/// `matmul` on two threads in mode timed, a module without a side table in mode count, and a module
+/// in mode log.
 fn recorded() -> Recorded {
     let module = |id, mode, ids, table| LoopModule {
         id,
@@ -149,8 +149,7 @@ fn text(loops: &mut Loops<'_>, rows: Rows, width: Option<usize>) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// Compares with a golden file, like [`testkit::Golden`]. It is used here because the data does not
-/// come from a recorded profile, and no command prints it.
+/// Like [`testkit::Golden`], for data that does not come from a recorded profile.
 fn compare(name: &str, actual: &str) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/loops");
     let path = dir.join(name);
@@ -193,8 +192,8 @@ fn tables_for_people() {
     with_loops(true, |loops| compare("raw.out", &text(loops, Rows::default(), Some(120))));
 }
 
-/// In this test, a loop of the schedule has 25 iterations. LLVM moved the first one out of the loop
-/// and unrolled the others by three, so the machine code has 8 iterations.
+/// A loop of the schedule has 25 iterations. LLVM moved the first one out of the loop and unrolled
+/// the others by three, so the machine code has 8 iterations.
 #[test]
 fn iterations_are_those_of_the_machine_code() {
     let (_scratch, dir) = ProfileScript::monotonic().written();
@@ -229,8 +228,7 @@ fn iterations_are_those_of_the_machine_code() {
         said.contains("schedule iterations: how many iterations of the loop in the schedule"),
         "{said}"
     );
-    // If the compiler made two loops of one loop of the schedule, it is not known which part each
-    // of them does.
+    // With two loops of one loop of the schedule, it is not known which part each of them does.
     let of_two = with_schedule(vec![2, 3]);
     assert!(of_two.contains("serial 25") && !of_two.contains("each, 1 apart"), "{of_two}");
     assert!(!of_two.contains("schedule iterations"), "{of_two}");
@@ -317,8 +315,7 @@ fn rows_are_chosen_in_every_format() {
     assert_eq!(names(Some("matmul"), Some("id"), None).0, [0, 1, 3, 2]);
     assert_eq!(names(Some("matmul"), Some("self"), None).0, [0, 1, 2, 3]);
     with_loops(false, |loops| assert!(loops.choose(None, Some("speed"), None, false).is_err()));
-    // A module whose rows are all left out has no heading. The output states how many such modules
-    // there are.
+    // A module whose rows are all left out has no heading.
     with_loops(false, |loops| {
         loops.choose(None, None, Some(2), false).unwrap();
         let mut out = Vec::new();
@@ -330,8 +327,8 @@ fn rows_are_chosen_in_every_format() {
     });
 }
 
-/// The columns must be the same, and in the same order, as in the talk on lightweight profiling.
-/// Only mode log has offsets.
+/// The columns and their order are those of the talk on lightweight profiling. Only mode log has
+/// offsets.
 #[test]
 fn the_original_table() {
     with_loops(true, |loops| {

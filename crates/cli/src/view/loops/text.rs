@@ -20,27 +20,24 @@ use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::names::place;
 use crate::view::units::{below, count, grouped, number, percent, time};
 
-/// The rank of the columns of counters.
 const COUNTERS: u8 = 12;
 /// The width to which the source file and line are shortened.
 const SOURCE_WIDTH: usize = 20;
 const ITERATIONS: &str = "iterations";
-/// The title of the column about iterations of the schedule.
 const UNROLLED: &str = "schedule iterations";
-/// The mark of rough estimates: timing a hit costs too much compared with the time of the hit.
+/// Marks rough estimates: timing a hit costs too much compared with the hit.
 const SAMPLED_ONLY: &str = "≈ ";
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rows {
     /// Whether a row for each thread follows the row of a function or loop.
     pub threads: bool,
-    /// Whether functions and loops that were never entered have rows as well.
+    /// Whether what was never entered has rows as well.
     pub all: bool,
     /// Whether the identity, instrumenter and mode of each module are shown.
     pub verbose: bool,
 }
 
-/// A row of the table: a node, with the numbers of all threads together or of one thread.
 struct Line<'a> {
     name: String,
     node: &'a LoopNode,
@@ -48,13 +45,13 @@ struct Line<'a> {
     of_thread: bool,
 }
 
-/// Returns the chosen rows of one module as they are shown in a page.
+/// Returns the chosen rows of one module for a page.
 pub fn cells<'a>(loops: &Loops<'a>, module: usize) -> Vec<Shown<'a>> {
     let rows = Rows { threads: false, all: false, verbose: false };
     columns(loops, &loops.table.modules[module], &lines(loops, module, rows))
 }
 
-/// Prints the chosen rows of one module. Returns the marks that occur in them.
+/// Prints the chosen rows of one module. Returns the marks in them.
 pub fn tree(
     out: &mut impl Write,
     loops: &Loops<'_>,
@@ -78,7 +75,7 @@ pub fn tree(
     Ok(marks)
 }
 
-/// Returns the marks that occur in the chosen rows of one module, for a page.
+/// Returns the marks in the chosen rows of one module, for a page.
 pub fn marks(loops: &Loops<'_>, module: usize) -> Marks {
     let rows = Rows { threads: false, all: false, verbose: false };
     marks_of(loops, &loops.table.modules[module], &lines(loops, module, rows))
@@ -110,24 +107,23 @@ fn marks_of(loops: &Loops<'_>, tree: &LoopTree, lines: &[Line<'_>]) -> Marks {
 /// The marks that occur in a table and must be explained below it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Marks {
-    /// Whether a time is marked with `≈` as a rough estimate.
+    /// `≈`: a time is a rough estimate.
     pub sampled_only: bool,
-    /// Whether a time is marked with `<` as an upper bound.
+    /// `<`: a time is an upper bound.
     pub below: bool,
-    /// Whether a time has an interval (`±`).
+    /// `±`: a time has an interval.
     pub intervals: bool,
-    /// Whether the interval of a time is not known (`±?`).
+    /// `±?`: the interval of a time is not known.
     pub unknown: bool,
-    /// Whether iterations are marked with `~`, because they were counted in only some of the hits.
+    /// `~`: iterations were counted in some of the hits.
     pub scaled: bool,
-    /// Whether the number of iterations of the machine code is known for any row.
+    /// Iterations of the machine code are known for a row.
     pub iterations: bool,
-    /// Whether any row has a value in the column `schedule iterations`.
+    /// A row has a value in the column `schedule iterations`.
     pub unrolled: bool,
 }
 
 impl Marks {
-    /// Returns the marks that occur in `self` or in `other`.
     pub fn and(self, other: Self) -> Self {
         Self {
             sampled_only: self.sampled_only | other.sampled_only,
@@ -237,8 +233,7 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
             Some(if counter.unit() == Unit::Nanoseconds { time(mean) } else { number(mean) })
         });
     }
-    // The beginning of a long source location is cut, because its end is the most useful part. JSON
-    // and CSV have the whole location.
+    // The end of a source location is its most useful part.
     let short = |text: String| place(&visible(&text), SOURCE_WIDTH);
     add(4, "source", Kind::Text, &|line| of_node(line, source(tree, line.node).map(short)));
     let counters = columns.iter_mut().filter(|column| column.rank == COUNTERS);
@@ -246,7 +241,7 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     columns
 }
 
-/// Returns the inclusive time of a node as the table shows it. `None` if the node has no times.
+/// Returns the inclusive time as the table shows it; `None` without times.
 pub fn inclusive(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<String> {
     inclusive_of(loops, tree, &node.all)
 }
@@ -259,7 +254,7 @@ fn inclusive_of(loops: &Loops<'_>, tree: &LoopTree, numbers: &Numbers) -> Option
     })
 }
 
-/// Prints a time with its interval in a suitable unit, or in ticks if their rate is not known.
+/// Formats a time with its interval, in ticks if their rate is not known.
 pub fn timed(tree: &LoopTree, estimate: Estimate) -> String {
     let text = |ticks: f64| {
         let positive = match tree.ns(ticks.abs()) {
@@ -282,7 +277,7 @@ pub fn timed(tree: &LoopTree, estimate: Estimate) -> String {
     }
 }
 
-/// Whether the interval of a time includes zero. All tables show such a time as an upper bound.
+/// Whether the interval of a time includes zero, so that it is shown as an upper bound.
 fn is_below_resolution(estimate: Estimate) -> bool {
     estimate.margin.is_some_and(|margin| margin > 0.0 && estimate.value <= margin)
 }

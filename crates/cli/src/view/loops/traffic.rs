@@ -1,6 +1,6 @@
-//! Collects the numbers from which `analysis::loops::traffic` computes bounds of the data that
-//! loops moved. They are the bytes of the loads and stores in the loops' machine code, the sizes of
-//! the tensors that were the arguments of an op of TVM, and the loops' hits, iterations and times.
+//! Collects what `analysis::loops::traffic` needs for bounds of the data that loops moved. It takes
+//! the bytes of loads and stores in machine code, the sizes of an op's tensors, and hits,
+//! iterations and times.
 
 use analysis::loops::traffic::{Bounds, Requests, bytes_of_arguments, footprint, requested};
 use analysis::loops::{Estimate, LoopNode, LoopTree};
@@ -10,7 +10,7 @@ use record::meta::Role;
 use super::code::Found;
 use super::{Loops, iterations};
 
-/// Returns the total time of all hits of a function or loop in seconds.
+/// Returns the time of all hits in seconds.
 fn seconds(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<Estimate> {
     let time = node.all.times(loops.raw)?.inclusive;
     let ns = tree.ns(1.0)?;
@@ -31,8 +31,7 @@ pub fn of_code(
     if !only.innermost || region.counts.calls > 0 || region.unknown_jumps > 0 {
         return None;
     }
-    // Bytes that hooks save from registers to memory are not counted, because they are no work of
-    // the loop itself.
+    // What hooks save from registers to memory is no work of the loop.
     let bytes = |c: &code::region::Counts| c.bytes_loaded + c.bytes_stored;
     let requests = Requests {
         region: bytes(&region.counts),
@@ -44,8 +43,8 @@ pub fn of_code(
 }
 
 /// Returns bounds of the number of bytes of arguments that the calls of a TVM function touched. The
-/// sizes of the arguments come from the op with the function's name. `None` if ops of this name
-/// have different types or shapes.
+/// sizes come from the op with the function's name. `None` if ops of this name have different types
+/// or shapes.
 pub fn of_arguments(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<Bounds> {
     let entry = tree.entry(node).filter(|entry| entry.kind == Kind::Function)?;
     let name = entry.function.trim_start_matches("__tvm_ffi_").trim_end_matches("_compute_");

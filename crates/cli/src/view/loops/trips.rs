@@ -10,10 +10,9 @@ use super::readable_full_name;
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{count, percent};
 
-/// The mark of numbers of iterations that were counted in only some of the hits.
+/// Marks iterations that were counted in some of the hits.
 pub(super) const SCALED: &str = "~";
-/// Names are not shortened below this width as long as the table can leave out other columns
-/// instead.
+/// The table leaves out other columns before names get narrower than this.
 pub(super) const NAME_WIDTH: usize = 22;
 
 /// Returns the smallest and the largest number of iterations among the counted hits. If none was
@@ -24,7 +23,7 @@ pub fn range(entry: Option<&Entry>, numbers: &Numbers) -> Option<(u64, u64)> {
     counted.or_else(|| said.filter(|_| numbers.hits > 0).map(|each| (each, each)))
 }
 
-/// Returns a readable text about the number of iterations in a hit: `8`, or `1 to 1,000`.
+/// Returns the number of iterations in a hit: `8`, or `1 to 1,000`.
 pub fn each(entry: Option<&Entry>, numbers: &Numbers) -> Option<String> {
     let (least, most) = range(entry, numbers)?;
     let is_known =
@@ -36,16 +35,15 @@ pub fn each(entry: Option<&Entry>, numbers: &Numbers) -> Option<String> {
     })
 }
 
-/// Returns the buckets of the histogram that have hits. Each bucket is a range of iterations with a
-/// number of hits.
+/// Returns the ranges of iterations that have hits, and the hits.
 pub fn buckets(numbers: &Numbers) -> impl Iterator<Item = ((u64, u64), u128)> {
     let all = numbers.trips.as_ref().map_or(&[][..], |trips| &trips.buckets);
     let taken = all.iter().enumerate().filter(|(_, hits)| **hits > 0);
     taken.map(|(index, hits)| (bucket(index), *hits))
 }
 
-/// Returns the histogram as the text of one cell, such as `1:100 8-15:20`. This example means 100
-/// hits with 1 iteration and 20 hits with 8 to 15 iterations. `None` if the histogram has no hits.
+/// Returns the histogram as the text of one cell: `1:100 8-15:20` is 100 hits with 1 iteration and
+/// 20 with 8 to 15.
 pub fn histogram_cell(buckets: impl Iterator<Item = ((u64, u64), u128)>) -> Option<String> {
     let cell = |((from, to), hits): ((u64, u64), u128)| match (from == to, to == u64::MAX) {
         (true, _) => format!("{from}:{hits}"),
@@ -56,7 +54,7 @@ pub fn histogram_cell(buckets: impl Iterator<Item = ((u64, u64), u128)>) -> Opti
     (!cells.is_empty()).then(|| cells.join(" "))
 }
 
-/// Prints the histograms of a module. Returns false if the module has none.
+/// Prints the histograms of a module. Returns false without any.
 pub fn histograms(out: &mut impl Write, tree: &LoopTree, width: Option<usize>) -> io::Result<bool> {
     let nodes = || tree.nodes.iter().filter(|node| buckets(&node.all).next().is_some());
     let lines: Vec<_> =
@@ -71,7 +69,7 @@ pub fn histograms(out: &mut impl Write, tree: &LoopTree, width: Option<usize>) -
         kind,
         cells,
     };
-    // The name and id of a loop are printed only in the loop's first line.
+    // The name and id are in the first line of a loop.
     let first = |at: usize| at == 0 || lines[at - 1].0.id != lines[at].0.id;
     let named = |at: usize, text: String| if first(at) { text } else { String::new() };
     let all = || lines.iter().enumerate();

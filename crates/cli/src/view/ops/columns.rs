@@ -1,4 +1,4 @@
-//! Makes the tables of ops and of parallel regions. Their columns have names and units.
+//! Makes the tables of ops and of parallel regions.
 
 use std::collections::HashMap;
 
@@ -12,20 +12,18 @@ use super::View;
 use crate::view::names::fit;
 use crate::view::table::{Column, Quantity, Table, Value};
 
-/// In tables for people, arguments are shortened to this width.
+/// People get arguments shortened to this width.
 const ARGUMENTS_WIDTH: usize = 36;
-/// The name of the column with the arguments.
 pub const ARGUMENTS: &str = "arguments";
 
-/// Who reads a table. This decides which columns the table has.
+/// Who reads a table, which decides about its columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
     /// Programs get all columns, with unchanged values.
     Programs,
-    /// People do not get columns that only programs need. Long arguments are shortened.
+    /// People get fewer columns and shortened arguments.
     People,
-    /// In a narrow terminal, people get no column of arguments. If several ops have the same name,
-    /// the arguments follow the name.
+    /// There is no room for arguments, so they follow names that several ops have.
     PeopleInANarrowPlace,
 }
 
@@ -64,13 +62,11 @@ fn device(row: &OpRow) -> &str {
     }
 }
 
-/// Whether the row's calls return before the device has finished, so that their durations are only
-/// the times of launches.
+/// Whether calls return before the device has finished, so that durations are those of launches.
 pub fn is_asynchronous(row: &OpRow) -> bool {
     matches!(row.kind, OpRowKind::Op { asynchronous: true, .. })
 }
 
-/// Returns the name of a row for people.
 fn title(view: &View<'_>, row: &OpRow) -> String {
     let launch = if is_asynchronous(row) { " (launch time)" } else { "" };
     let outside = match row.outside && view.table.runs > 0 && row.kind != OpRowKind::NoOp {
@@ -81,12 +77,11 @@ fn title(view: &View<'_>, row: &OpRow) -> String {
     format!("{}{range}{launch}{outside}", demangle(name(row), Detail::Short))
 }
 
-/// Whether several rows have the same title. Such rows differ only in their arguments and devices.
+/// Whether several rows have the same title; they differ in arguments or devices.
 pub fn names_are_shared(view: &View<'_>) -> bool {
     titles(view).values().any(|rows| *rows > 1)
 }
 
-/// Counts the rows with each title, for each rank.
 fn titles(view: &View<'_>) -> HashMap<(Option<u32>, String), usize> {
     let mut titles = HashMap::new();
     for row in view.table.rows.iter().filter(|row| row.kind != OpRowKind::NoOp) {
@@ -95,8 +90,8 @@ fn titles(view: &View<'_>) -> HashMap<(Option<u32>, String), usize> {
     titles
 }
 
-/// Returns the titles of all rows. If several rows have the same title, their arguments are added
-/// to it. If these titles are still the same, the devices are added.
+/// Returns titles to which arguments, and then devices, are added where several rows have the same
+/// one.
 fn full_titles(view: &View<'_>) -> Vec<Option<Value>> {
     let shared = titles(view);
     let with_arguments = |row: &OpRow| {
@@ -120,15 +115,14 @@ fn full_titles(view: &View<'_>) -> Vec<Option<Value>> {
     view.table.rows.iter().map(|row| Some(Value::Text(full(row)))).collect()
 }
 
-/// Returns the arguments for people, shortened so that different arguments stay different.
+/// Shortens arguments so that different ones stay different.
 fn short_arguments(rows: &[OpRow]) -> Vec<Option<Value>> {
     let all: Vec<String> = rows.iter().map(|row| arguments(row).to_owned()).collect();
     let short = fit(&all, ARGUMENTS_WIDTH, false).names;
     short.into_iter().map(|text| Some(Value::Text(text))).collect()
 }
 
-/// Returns the row's share of the time of all runs or, if there are no runs, of the time of all
-/// ops.
+/// Returns the row's share of the time of all runs or, without runs, of all ops.
 fn share(view: &View<'_>, row: &OpRow) -> Option<f64> {
     let whole = match view.table.runs {
         0 => view.table.outside,
@@ -215,7 +209,6 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
         ),
         Column::new(4, "total_ns", "total", cells(&|row| of_time(row, row.total))),
         Column::new(1, "self_ns", "self", cells(&|row| of_time(row, row.own))),
-        // If there are no runs, the share is the op's part of the time of all ops.
         Column::new(
             1,
             "share",
@@ -269,15 +262,15 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
     if readers == Readers::PeopleInANarrowPlace {
         columns.retain(|column| column.name != ARGUMENTS);
     }
-    // A row for parallel regions outside of ops has no calls. For people, it is only in the table
-    // of regions.
+    // For people, a row without calls (parallel regions outside of ops) is only in the table of
+    // regions.
     let mut order = order(view, |row| row.own.value);
     order.retain(|row| !people || has_calls(&rows[*row]));
     Table::new(columns, order)
 }
 
-/// Adds the columns of one counter: the values of the calling threads, and of the worker threads
-/// that worked for them.
+/// Adds the columns of one counter: of the calling threads, and of the worker threads that worked
+/// for them.
 fn counter_columns(view: &View<'_>, columns: &mut Vec<Column>, i: usize, counter: &CounterInfo) {
     let rows = &view.table.rows;
     let (name, unit) = (&counter.name, counter.unit());
@@ -324,9 +317,8 @@ fn counter_columns(view: &View<'_>, columns: &mut Vec<Column>, i: usize, counter
     ));
 }
 
-/// Returns the value of a user's collector for a row. Counts and durations are added up.
-/// Percentages and ratios are means over the calls that have one. A text is returned only if all
-/// calls have the same text.
+/// Returns a value of a user's collector. Counts and durations are sums; percentages and ratios are
+/// means over the calls that have one. A text is returned if the calls agree about it.
 fn value(sum: &ValueSum, kind: ValueKind) -> Option<Value> {
     if sum.calls == 0 {
         return None;

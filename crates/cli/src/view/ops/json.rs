@@ -1,7 +1,6 @@
-//! Writes the rows, and all of their runs and ops, as one JSON document, which `docs/schema.md`
-//! describes. Missing values are `null`. Each run or op is written when it is read, so memory does
-//! not grow with their number. Only one part of a call is built in memory: the values from users'
-//! collectors.
+//! Writes the rows, and their runs and ops, as JSON, which `docs/schema.md` describes. Missing
+//! values are `null`. Each run or op is written when it is read, so memory does not grow with their
+//! number.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,7 +21,6 @@ use crate::view::losses::losses_out;
 use crate::view::price;
 use crate::view::table::{RowsOut, Table};
 
-/// The schema of the JSON that `ops` prints.
 const SCHEMA: &str = "counterpoint.ops/2";
 
 #[derive(Serialize)]
@@ -32,8 +30,7 @@ struct ValueOut<'a> {
     kind: &'static str,
 }
 
-/// The counter values of a call, by name. The object is empty if the call could have no counter
-/// values.
+/// The counter values of a call, by name. Empty if the call could have none.
 struct Counters<'a> {
     names: &'a [(&'a str, usize)],
     values: &'a [Option<u64>],
@@ -48,7 +45,6 @@ enum Given<'a> {
     Text(Option<&'a str>),
 }
 
-/// The parallel regions of one call.
 struct Regions<'a> {
     context: &'a Context<'a>,
     process: usize,
@@ -107,14 +103,13 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> Result<(), Failure> {
     Ok(out.write_all(b"}\n")?)
 }
 
-/// The rows, and the choice of the calls that are shown with them.
 struct Rows<'a> {
     sort: &'a str,
-    /// The table of all ops. `None` if the numbers of calls are not known.
+    /// `None` if the numbers of calls are not known.
     table: Option<Table>,
-    /// The rows whose calls are shown. `None` if the calls of all rows are shown.
+    /// The rows whose calls are shown; `None` for all.
     shown: Option<HashSet<usize>>,
-    /// In a run with a budget, the row of each op. Empty in other runs.
+    /// The row of each op, in a run with a budget.
     ops: HashMap<OpId, usize>,
 }
 
@@ -151,7 +146,6 @@ impl<'a> Rows<'a> {
         Ok(Self { sort: chosen.sort.unwrap_or(usual), table, shown, ops })
     }
 
-    /// Whether the op call belongs to a row that is shown.
     fn has(&self, view: &View<'_>, op: &OpCall<'_>) -> bool {
         let Some(shown) = &self.shown else { return true };
         let row = match view.profile.is_sampled() {
@@ -168,7 +162,7 @@ fn member(out: &mut impl Write, name: &str, value: &(impl Serialize + ?Sized)) -
     Ok(())
 }
 
-/// Returns the keys of users' values, of all processes and without duplicates.
+/// The keys of users' values, without duplicates.
 fn values(profile: &Profile) -> Vec<ValueOut<'_>> {
     let mut all: Vec<ValueOut<'_>> = Vec::new();
     for key in profile.processes.iter().flat_map(|process| &process.value_keys) {
@@ -214,7 +208,7 @@ impl Serialize for Regions<'_> {
             object! {
                 start_ns: context.at(region.start),
                 duration_ns: context.ns(region.duration),
-                // The number of tasks of the region; `null` if it was not recorded.
+                // Null if the number of tasks was not recorded.
                 task_count: region.of,
                 tasks: Tasks { context, process, tasks: &region.tasks },
                 imbalance: region.imbalance,
@@ -244,14 +238,13 @@ impl Serialize for Tasks<'_> {
     }
 }
 
-/// The data that is needed to write a run or an op.
 struct Context<'a> {
     view: &'a View<'a>,
     profile: &'a Profile,
     first_tick: u64,
-    /// The different names of counters, sorted. Each has the index of a counter with this name.
+    /// The names of counters, sorted and without duplicates, with the index of a counter.
     names: Vec<(&'a str, usize)>,
-    /// Whether the run had a budget. In such a run, some calls were not timed but only counted.
+    /// Whether the run had a budget: then some calls were counted and not timed.
     sampled: bool,
 }
 
@@ -277,7 +270,6 @@ impl<'a> Context<'a> {
         self.profile.timeline.duration_ns(ticks)
     }
 
-    /// Returns the process id and the kernel's thread id.
     fn place(&self, process: usize, thread: usize) -> (u32, u32) {
         let process = &self.profile.processes[process];
         (process.id.pid, process.threads.get(thread).map_or(0, |thread| thread.tid))
@@ -320,8 +312,7 @@ impl<'a> Context<'a> {
                     Given::Text(text.map(String::as_str))
                 }
             };
-            // If two keys of users' collectors have the same name, the id of the later key is added
-            // to its name.
+            // Two collectors may use the same name.
             let name = match all.contains_key(key.name.as_str()) {
                 true => Cow::Owned(format!("{} ({id})", key.name)),
                 false => Cow::Borrowed(key.name.as_str()),
@@ -332,14 +323,13 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Writes either all runs or all ops.
 struct Writer<'a, W> {
     out: &'a mut W,
     context: &'a Context<'a>,
     what: What,
     machines: &'a [(usize, &'a str)],
     rows: &'a Rows<'a>,
-    /// The index of the virtual machine for each process and op.
+    /// The virtual machine of each process and op.
     vms: HashMap<(usize, OpId), Option<usize>>,
     empty: bool,
     result: io::Result<()>,
@@ -405,8 +395,8 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
             start_ns: context.at(run.start),
             duration_ns: context.ns(run.duration),
             first_op_ns: run.first_op.filter(|_| !sampled).map(|ticks| context.ns(ticks)),
-            // In a run with a budget, this member, `own_ns` and `own_counters` are null, because
-            // some calls inside of this run may have been counted but not timed.
+            // With a budget, `between_ops_ns`, `own_ns` and `own_counters` are null, because calls
+            // inside of this run may have been counted and not timed.
             between_ops_ns: (!sampled).then(|| context.ns(run.between)),
             own_ns: (!sampled).then(|| context.ns(run.own)),
             counters: context.counters(run.counters),
@@ -443,8 +433,8 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
             asynchronous: known.is_some_and(|op| op.asynchronous),
             start_ns: context.at(op.start),
             duration_ns: context.ns(op.duration),
-            // In a run with a budget, this member and `self_counters` are null, because some calls
-            // inside of this one may have been counted but not timed.
+            // With a budget, `self_ns` and `self_counters` are null, because calls inside of this
+            // one may have been counted and not timed.
             self_ns: (!sampled).then(|| context.ns(op.self_ticks)),
             storage_bytes: op.storage,
             workspace_bytes: op.workspace,

@@ -1,7 +1,6 @@
-//! Prints the ops of a run with a budget, in which only some calls were timed. Trees of calls are
-//! incomplete in such a run, because a call inside of a timed one may have been counted but not
-//! timed. So the table has the estimated total time of all calls of each op, as in `report`, but no
-//! self times.
+//! Prints the ops of a run with a budget, in which only some calls were timed. A call inside of a
+//! timed one may have been counted and not timed, so there are no self times. The table has the
+//! estimated total time of each op, as in `report`.
 
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
@@ -19,12 +18,11 @@ use crate::view::{columns, csv, head, losses, sampled, text};
 
 /// The column by which rows are sorted by default.
 pub const SORT: &str = "total_ns";
-/// The note below the table.
 const NOTE: &str = "totals include the ops inside: self times and the time between ops are not \
                     known, because calls inside of a timed call may have been only counted";
 
-/// Returns the rows, sorted and limited to the first ones. `None` if the user selects calls by
-/// their time, because the time of calls that were not timed is unknown.
+/// Returns the rows that are shown. `None` if the user selects calls by their time, which is
+/// unknown for calls that were not timed.
 pub fn rows(profile: &Profile, chosen: &Chosen<'_>) -> Result<Option<(Summary, Table)>, Failure> {
     if chosen.trees.since.is_some() || chosen.trees.until.is_some() {
         return Ok(None);
@@ -55,7 +53,6 @@ pub fn rows(profile: &Profile, chosen: &Chosen<'_>) -> Result<Option<(Summary, T
     Ok(Some((summary, table)))
 }
 
-/// Prints the table, either for people or as CSV.
 pub fn print(profile: &Profile, args: &Chosen<'_>) -> Result<ExitCode, Failure> {
     let Some((summary, table)) = rows(profile, args)? else {
         return Err(Failure::new(

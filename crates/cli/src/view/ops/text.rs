@@ -80,16 +80,15 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
     Ok(())
 }
 
-/// Prints the table of ops. Arguments distinguish ops with the same name. The arguments are in
-/// their own column or, if that column does not fit, after the names.
+/// Prints the table of ops. Arguments are in their own column or, if that does not fit, after names
+/// that several ops have.
 fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
     let mut printed = Vec::new();
     let table = arranged(view);
     let left_out = text::table(&mut printed, &table, width)?;
     if left_out.contains(&columns::ARGUMENTS) && columns::names_are_shared(view) {
         printed.clear();
-        // The order of the rows comes from the wide table, because the filter must be applied to
-        // names without arguments. In the narrow table, the names include arguments.
+        // The filter must be applied to names without arguments, as in the wide table.
         let mut narrow = columns::ops(view, columns::Readers::PeopleInANarrowPlace);
         (narrow.order, narrow.left_out) = (table.order.clone(), table.left_out);
         text::table(&mut printed, &narrow, width)?;
@@ -97,10 +96,10 @@ fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Resul
     out.write_all(&printed)
 }
 
-/// Returns the table with the rows that the user asked for.
+/// The rows that the user asked for.
 pub fn arranged(view: &View<'_>) -> Table {
     let mut table = columns::ops(view, columns::Readers::People);
-    // The error is ignored, because `check` has already found that the column of `--sort` exists.
+    // `check` has already found the column of `--sort`.
     let _ = view.chosen.arrange(&mut table);
     table
 }
@@ -114,7 +113,7 @@ fn ns(view: &View<'_>, ticks: f64) -> f64 {
     ticks.max(0.0) * view.profile.timeline.ns_per_tick()
 }
 
-/// Returns a text about the number of runs and op calls, and about the time that they took.
+/// The number of runs and op calls, and their time.
 fn runs(view: &View<'_>) -> String {
     let table = view.table;
     if table.runs == 0 {
@@ -145,8 +144,8 @@ fn runs(view: &View<'_>) -> String {
     )
 }
 
-/// Returns sentences about regions in which tasks ran one after the other, in the order of the
-/// rows. The reason may be another program that used the other CPUs; this is not known.
+/// Returns sentences about regions whose tasks ran one after the other. The reason may be another
+/// program that used the other CPUs; this is not known.
 fn serial(view: &View<'_>, order: &[usize]) -> Vec<String> {
     let rows = &view.table.rows;
     let mut lines = Vec::new();
@@ -222,7 +221,7 @@ fn notes(view: &View<'_>) -> Vec<String> {
     notes
 }
 
-/// Returns the names of the bookkeeping ops in the table, as their hosts name them.
+/// The names of bookkeeping ops in the table, as their hosts name them.
 fn bookkeeping(view: &View<'_>) -> String {
     let rows = view.table.rows.iter();
     let of_rows: BTreeSet<Cow<'_, str>> = rows
@@ -239,7 +238,6 @@ fn bookkeeping(view: &View<'_>) -> String {
     some_of(of_rows.into_iter().chain(of_ops).collect())
 }
 
-/// Returns likely reasons why there are no ops.
 fn reasons(view: &View<'_>) -> Vec<String> {
     let filter = &view.chosen.trees;
     let mut reasons = Vec::new();

@@ -1,18 +1,17 @@
-//! Writes CSV (RFC 4180) for every command: fields, and whole tables.
+//! Writes CSV (RFC 4180).
 //!
 //! A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@`, even if the text comes
 //! from somebody else. A name such as `=HYPERLINK(…)` in somebody else's profile would become a
-//! formula. Therefore an apostrophe is put before such a text, which tells spreadsheets that the
-//! cell is text. No information is lost: an apostrophe is also put before a text that already
-//! begins with one, so a program can always remove one leading apostrophe. Numbers are not changed.
+//! formula. Therefore an apostrophe, which marks a text, is put before such a cell. An apostrophe
+//! is also put before a leading apostrophe, so a program can always remove one. Numbers are not
+//! changed.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
 use super::table::Table;
 
-/// Returns the text as a CSV field. An apostrophe is added if the text could be a formula, and
-/// quotes are added if they are necessary.
+/// Returns the text as a CSV field, guarded and quoted if necessary.
 pub fn field(text: &str) -> String {
     let text = guarded(text);
     match text.contains(['"', ',', '\r', '\n']) {
@@ -21,9 +20,9 @@ pub fn field(text: &str) -> String {
     }
 }
 
-/// Returns the text, with an apostrophe in front if a spreadsheet could evaluate the text (see the
-/// top of the file). The function looks for the characters that OWASP lists (also tab, line ends
-/// and full-width signs), even after leading spaces.
+/// Puts an apostrophe before a text that a spreadsheet could evaluate (see the top of the file).
+/// Such texts begin with the characters that OWASP lists (also tab, line ends and full-width
+/// signs), also after spaces.
 pub fn guarded(text: &str) -> Cow<'_, str> {
     const SIGNS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
     let begins = text.starts_with(['\'', '\t', '\r', '\n']);
@@ -33,8 +32,7 @@ pub fn guarded(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Writes a table as CSV. The first line contains the names of the columns. A missing value becomes
-/// an empty field.
+/// Writes a table, with the columns' names in the first line; a missing value is an empty field.
 pub fn print(out: &mut impl Write, table: &Table) -> io::Result<()> {
     let names: Vec<String> = table.columns.iter().map(|c| field(&c.name)).collect();
     write!(out, "{}\r\n", names.join(","))?;

@@ -1,6 +1,5 @@
-//! Lays out all tables. To fit a table into the width of a terminal, this module leaves out
-//! columns, shortens names so that different names stay different (`names.rs` has the rule), and
-//! breaks prose into lines.
+//! Lays out tables. To fit a table into a terminal, columns are left out, names are shortened
+//! (`names.rs` has the rule), and prose is broken into lines.
 //!
 //! ```text
 //!  name      number  number  prose
@@ -15,84 +14,71 @@ use super::units::shorten;
 use super::wrap::{PROSE_WIDTH, lines, wrapped};
 use crate::terminal::{Style, visible};
 
-/// Names of ops are not shortened below this width as long as other columns can be left out
-/// instead.
+/// Other columns are left out before names of ops get narrower than this.
 const OP_WIDTH: usize = 28;
-/// Names in a tree are not shortened below this width as long as other columns can be left out
-/// instead.
+/// Other columns are left out before names in a tree get narrower than this.
 const TREE_WIDTH: usize = 30;
-/// Names of threads, processes and tracks are not shortened below this width as long as other
-/// columns can be left out instead.
+/// Other columns are left out before names of threads, processes and tracks get narrower than this.
 pub const THREAD_WIDTH: usize = 16;
 /// A source location is shortened to this width before its column is left out.
 const PLACE_WIDTH: usize = 16;
-/// The narrowest column for prose. Prose in a narrower column is hard to read, so another column is
-/// left out first.
+/// Prose in a narrower column is hard to read, so another column is left out first.
 const PROSE_LEAST: usize = 24;
 const GAP: &str = "  ";
-/// The rank of a column whose cells contain no useful value in this table.
+/// The rank of a column without a useful value in this table.
 pub const SAYS_NOTHING: u8 = u8::MAX;
-/// The largest number of left-out columns that are named. Further ones are only counted.
+/// At most this many left-out columns are named.
 const NAMED: usize = 3;
 
-/// The kind of a column's contents. It decides how cells are aligned, and what happens if the table
-/// is too wide.
+/// The kind of a column, which decides how cells are aligned and what happens if the table is too
+/// wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Text, which is aligned left.
+    /// Aligned left.
     Text,
-    /// Numbers, which are aligned right.
+    /// Aligned right.
     Number,
-    /// Source locations. They are shortened before anything else, and their column is left out
-    /// before names are shortened so much that they look the same.
+    /// Source locations. They are shortened first, and their column is left out before names look
+    /// the same.
     Place,
-    /// Sentences, which are broken into lines between words and at line breaks. Only the last
-    /// column may be of this kind.
+    /// Sentences, which are broken into lines. Only the last column may be of this kind.
     Prose,
 }
 
 /// How the names in the first column may be shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// Names whose common beginning is cut first. [`Layout::common`] is the beginning that was cut.
+    /// The common beginning is cut first; [`Layout::common`] has it.
     Ops,
-    /// Names of a tree. They are indented, so they have no common beginning.
+    /// Names with indentation, which have no common beginning.
     Tree,
-    /// Names that are shortened in the middle. They are not shortened below this many columns of
-    /// text as long as other columns of the table can be left out instead.
+    /// Shortened in the middle, but other columns are left out before names get narrower than this.
     Shortened(usize),
-    /// Names that are never shortened, because people copy them. A name that is too long gets a
-    /// line of its own.
+    /// Never shortened, because people copy them. A name that is too long gets a line of its own.
     Whole,
 }
 
-/// A column as it is printed.
 pub struct Shown<'a> {
     /// The column's name in the line that lists left-out columns.
     pub name: &'a str,
     /// The column's heading. A table without any headings has no heading line.
     pub title: String,
-    /// The order in which columns are left out if the table is too wide. The column with the
-    /// largest rank is left out first. Among columns of equal rank, the last one is left out first.
+    /// The column with the largest rank is left out first; among equals, the last one.
     pub rank: u8,
     pub kind: Kind,
-    /// One cell for each row.
     pub cells: Vec<String>,
 }
 
-/// What [`layout`] left out because the table was too wide: columns, and a part of the names.
+/// What was left out because the table was too wide.
 #[derive(Debug, Default)]
 pub struct Layout<'a> {
-    /// Names of the columns that were left out.
     pub left_out: Vec<&'a str>,
-    /// The headings of the columns that were left out.
     pub headings: Vec<String>,
     /// The common beginning of the names, if it was replaced by `…`.
     pub common: Option<String>,
 }
 
 impl Layout<'_> {
-    /// Prints which columns were left out, if any were.
     pub fn say_left_out(&self, out: &mut impl Write, width: Option<usize>) -> io::Result<()> {
         self.say_left_out_but_in(out, width, "csv")
     }
@@ -107,8 +93,7 @@ impl Layout<'_> {
         if self.left_out.is_empty() {
             return Ok(());
         }
-        // The most important columns are left out last, so the names are printed from the last to
-        // the first.
+        // The most important of these columns come last.
         let mut names: Vec<&str> =
             self.headings.iter().rev().map(String::as_str).take(NAMED).collect();
         let more = match self.left_out.len() - names.len() {
@@ -125,9 +110,9 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Prints columns in at most `width`, if that is possible. For this, it shortens source locations,
-/// leaves out the columns of the highest ranks, breaks prose, and shortens the first column. If
-/// `width` is `None`, everything is as wide as it needs to be.
+/// Prints columns in at most `width`, if that is possible. Shortens source locations, leaves out
+/// the columns of the highest ranks, breaks prose, and shortens the first column. If `width` is
+/// `None`, everything is as wide as it needs to be.
 pub fn layout<'a>(
     out: &mut impl Write,
     mut shown: Vec<Shown<'a>>,
@@ -138,7 +123,7 @@ pub fn layout<'a>(
     let Some(name) = shown.first() else { return Ok(Layout::default()) };
     let width = width.unwrap_or(usize::MAX);
     let title = length(&name.title);
-    // The width of the longest name. For ops, the common beginning of the names is not counted.
+    // For ops, the common beginning of the names does not count.
     let cut = names == Names::Ops;
     let apart = names::least(&name.cells, cut).max(title);
     let least = match names {
@@ -185,7 +170,7 @@ pub fn layout<'a>(
             fitted.common
         }
     };
-    // The remaining width is given to the columns that are narrower than they need to be.
+    // Columns that are too narrow get the remaining width.
     for i in 1..shown.len() {
         let free = width.saturating_sub(widths[0]).saturating_sub(others(&widths));
         widths[i] = needs[i].min(widths[i].saturating_add(free));
@@ -194,8 +179,8 @@ pub fn layout<'a>(
     Ok(Layout { left_out, headings, common })
 }
 
-/// Returns the text that names a column outside of the table. In the table, the heading `/call`
-/// refers to the counter in the column before it, so the counter's name is added here.
+/// Names a column outside of the table. In the table, the heading `/call` refers to the counter
+/// before it.
 fn heading(column: &Shown<'_>) -> String {
     match column.name.strip_suffix("_per_call") {
         Some(counter) if column.title == "/call" => format!("{counter}/call"),
@@ -203,8 +188,7 @@ fn heading(column: &Shown<'_>) -> String {
     }
 }
 
-/// Returns the last column without useful values. Such a column is left out before any name is
-/// shortened.
+/// Returns the last column without useful values, which is left out before names are shortened.
 fn says_nothing(shown: &[Shown<'_>]) -> Option<usize> {
     (1..shown.len()).rev().find(|i| shown[*i].rank == SAYS_NOTHING)
 }
@@ -218,7 +202,6 @@ fn needed(column: &Shown<'_>) -> usize {
     lines.map(length).chain([length(&column.title)]).max().unwrap_or(0)
 }
 
-/// Returns the initial width of a column that needs the width `needed`.
 fn at_first((column, needed): (&Shown<'_>, &usize)) -> usize {
     match column.kind {
         Kind::Place => PLACE_WIDTH.min(*needed),
@@ -257,7 +240,7 @@ fn print(
     Ok(())
 }
 
-/// Prints a row, in which cells may have several lines. If `whole` is set, names are not shortened.
+/// Prints a row, in which cells may have several lines. With `whole`, names are not shortened.
 fn print_row(
     out: &mut impl Write,
     shown: &[Shown<'_>],
@@ -270,7 +253,7 @@ fn print_row(
         && whole
         && name.iter().any(|name| length(name) > *width)
     {
-        // The name is longer than its column, so the other cells are printed on the next line.
+        // A long name gets a line of its own.
         writeln!(out, "{}", name.concat())?;
         first = 1;
     }
@@ -288,8 +271,7 @@ fn print_row(
             if i > 0 {
                 text.push_str(GAP);
             }
-            // Spaces are not made with `{:width$}`, because it panics for widths of 65,536 or more,
-            // and names can be that long.
+            // `{:width$}` panics for widths of 65,536 or more, and names can be that long.
             let gap = " ".repeat(width.saturating_sub(length(&cell)));
             match column.kind {
                 Kind::Number => text.extend([gap, cell]),
@@ -336,8 +318,7 @@ mod tests {
             format!("{LONG:<32}  {:<6}  {:>2}  eight\n", "ns", 22),
         ];
         assert_eq!(printed(counters(), Names::Whole, None), (wide.concat(), String::new()));
-        // Names get 2/5 of the 50 columns, which is 20, and prose gets 24. So the column "unit"
-        // does not fit.
+        // Names get 2/5 of the 50 columns, and prose gets 24, so the column "unit" does not fit.
         let narrow = [
             format!("{:<20}  {:>2}  words\n", "name", "n"),
             format!("{:<20}  {:>2}  one two three four five\n", "cycles", 1),

@@ -19,8 +19,7 @@ pub fn plain(text: &str) -> String {
     escaped
 }
 
-/// Prints a table in GitHub's Markdown. It has the columns that people see; numbers are aligned
-/// right.
+/// Prints a table in GitHub's Markdown, with the columns that people see.
 pub fn table(out: &mut impl Write, table: &Table) -> io::Result<()> {
     let columns: Vec<_> = table.columns.iter().filter(|column| !column.csv_only).collect();
     let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));

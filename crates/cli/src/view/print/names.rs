@@ -1,7 +1,7 @@
-//! Shortens names to the width of a column in such a way that different names stay different.
+//! Shortens names to the width of a column so that different names stay different.
 //!
 //! Names of compiled functions often have the same beginning (`tinyloop_dispatch_`) and the same
-//! end (`_elementwise_16_f32`). These common parts are cut:
+//! end (`_elementwise_16_f32`). Common parts are cut:
 //!
 //! ```text
 //!  tinyloop_dispatch_0_elementwise_16_f32          …0_elementwise_16_f32
@@ -20,30 +20,28 @@ use std::collections::HashMap;
 
 use super::units::shorten;
 
-/// A common beginning that is shorter than this is not cut, because the line that explains the cut
-/// would take more room than it saves.
+/// A shorter common beginning is not cut, because the line about it would take more room than it
+/// saves.
 const SHORTEST: usize = 4;
-/// The mark that replaces what was cut.
 const CUT: char = '…';
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fitted {
-    /// The shortened names, in the order of the original names. No name is wider than requested.
+    /// In the order of the original names.
     pub names: Vec<String>,
     /// The common beginning that was replaced by `…`, if one was cut.
     pub common: Option<String>,
 }
 
-/// Returns the width of the longest name. If `cut_beginning` is set, the common beginning is not
-/// counted.
+/// Returns the width of the longest name, without the common beginning if `cut_beginning` is set.
 pub fn least(names: &[String], cut_beginning: bool) -> usize {
     let Fitted { names, .. } = beginning(names, cut_beginning);
     names.iter().map(|name| length(name)).max().unwrap_or(0)
 }
 
 /// Shortens names to `width` columns where necessary. Different names stay different if `width` is
-/// at least 8. If `cut_beginning` is set, a common beginning is cut first, and the caller must
-/// explain what was cut.
+/// at least 8. With `cut_beginning`, a common beginning is cut first, which the caller must
+/// explain.
 pub fn fit(names: &[String], width: usize, cut_beginning: bool) -> Fitted {
     if names.iter().all(|name| length(name) <= width) {
         return Fitted { names: names.to_vec(), common: None };
@@ -73,7 +71,7 @@ pub fn fit(names: &[String], width: usize, cut_beginning: bool) -> Fitted {
     fitted
 }
 
-/// Removes the types from names of C++ and Rust functions that are longer than `width`: `double
+/// Removes the types from long names of C++ and Rust functions: `double
 /// product<double>(std::vector<double> const&)` becomes `product<double>(…)`. Types are kept if
 /// different functions would otherwise have the same name.
 fn without_types(names: &[String], width: usize) -> Vec<String> {
@@ -91,8 +89,7 @@ fn without_types(names: &[String], width: usize) -> Vec<String> {
 }
 
 /// Returns the name of a function without its return type and the types of its parameters. `None`
-/// if the text does not look like a function. Spaces at the beginning, which indent a tree, are
-/// kept.
+/// if the text does not look like a function. Spaces that indent a tree are kept.
 fn signature(name: &str) -> Option<String> {
     let text = name.trim_start();
     let indent = &name[..name.len() - text.len()];
@@ -124,13 +121,11 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Whether this character separates words.
 fn ends_word(c: char) -> bool {
     matches!(c, '_' | '$' | '.' | ':' | '/' | ' ' | '-')
 }
 
-/// Cuts the middle out of a name between words. If little would be left, the name is cut within
-/// words instead.
+/// Cuts the middle out of a name between words, or within words if little would be left.
 fn between_words(name: &str, width: usize) -> String {
     let all: Vec<char> = name.chars().collect();
     if all.len() <= width {
@@ -166,9 +161,8 @@ fn equal(shown: &[String], names: &[String]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// Removes a common beginning from the names. The beginning must end at a word boundary, and
-/// several different names must have it. If several beginnings qualify, the one that saves the most
-/// characters is cut.
+/// Removes a common beginning, which ends at a word boundary and which several names have. The one
+/// that saves the most characters is cut.
 fn without_beginning(names: &[String]) -> Fitted {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     let mut different: Vec<&String> = names.iter().collect();
@@ -176,7 +170,6 @@ fn without_beginning(names: &[String]) -> Fitted {
     different.dedup();
     for name in different {
         let words = name.char_indices().filter(|(_, c)| ends_word(*c));
-        // A beginning must be shorter than the name.
         let ends = words.map(|(at, c)| at + c.len_utf8()).filter(|end| *end < name.len());
         ends.for_each(|end| *counts.entry(&name[..end]).or_default() += 1);
     }
@@ -195,8 +188,8 @@ fn without_beginning(names: &[String]) -> Fitted {
     Fitted { names: names.iter().map(cut).collect(), common: Some(common.to_owned()) }
 }
 
-/// Shortens names that would otherwise look the same. A name keeps the part in which it differs
-/// from the others, and as much text around this part as fits.
+/// Shortens names that would otherwise look the same. A name keeps the part that differs, and as
+/// much text around it as fits.
 fn around_differences(names: &[&String], width: usize) -> Vec<String> {
     let names: Vec<Vec<char>> = names.iter().map(|name| name.chars().collect()).collect();
     let shortest = names.iter().map(Vec::len).min().unwrap_or(0);
@@ -206,8 +199,7 @@ fn around_differences(names: &[&String], width: usize) -> Vec<String> {
         (0..shortest - before).take_while(|i| same(&|name| name[name.len() - 1 - i])).count();
     let one = |name: &Vec<char>| {
         let own = name.len() - before - after;
-        // The width that is left for the text around the part that differs. A mark is on each side
-        // of this part.
+        // The width for the text around the part that differs, with a mark on each side.
         let room = width.saturating_sub(own + 2);
         let tail = after.min((room / 2).max(room.saturating_sub(before)));
         let head = before.min(room - tail);
@@ -220,14 +212,12 @@ fn around_differences(names: &[&String], width: usize) -> Vec<String> {
             text.push(CUT);
         }
         text.extend(&name[name.len() - tail..]);
-        // If two marks are next to each other, they become one.
         shorten(&text, width).replace("……", "…")
     };
     names.iter().map(one).collect()
 }
 
-/// Shortens a source location to `width` columns. The beginning is cut, because the end is the most
-/// important part.
+/// Shortens a source location at its beginning, because its end is the most important part.
 pub fn place(text: &str, width: usize) -> String {
     let length = length(text);
     if length <= width {
@@ -270,8 +260,7 @@ mod tests {
         assert_eq!(fit(&names, 30, true).common.as_deref(), Some("tinyloop_dispatch_"));
         assert_eq!(fit(&names, 60, true).common, None);
         assert_eq!(fit(&names, 30, false).common, None);
-        // The last name belongs to another module, so its beginning differs from that of the
-        // others.
+        // The last name has another beginning.
         let names = ["a_dispatch_0_x", "a_dispatch_1_x", "other"];
         assert_eq!(fitted(&names, 10), ["…0_x", "…1_x", "other"]);
     }
@@ -282,7 +271,7 @@ mod tests {
         assert_eq!(between_words(name, 34), "10_softmax_…_dispatch_tensor_store");
         assert_eq!(between_words(name, 46), name);
         assert_eq!(between_words("autograd::engine::Node: Sqrt", 22), "autograd::…:Node: Sqrt");
-        // If the name were cut between words, little would be left.
+        // Between words, little would be left.
         assert_eq!(between_words("a_b_0123456789012345678901234", 21), "a_b_012345…5678901234");
         assert_eq!(between_words("a_b", 0), "…");
     }
@@ -321,7 +310,6 @@ mod tests {
         let b = format!("{}2{}", "x".repeat(50), "y".repeat(50));
         assert_eq!(fitted(&[&a, &b], 9), ["xxx…1…yyy", "xxx…2…yyy"]);
         assert_eq!(fitted(&[&a, &b, &a], 8), ["xxx…1…yy", "xxx…2…yy", "xxx…1…yy"]);
-        // The parts that differ do not fit into the width.
         let long = |c: char| format!("same{}{c}{}same", "p".repeat(30), "q".repeat(30));
         fitted(&[&long('1'), &long('2'), &long('3')], 8);
         let far =
@@ -332,8 +320,7 @@ mod tests {
 
     #[test]
     fn adjacent_marks_become_one() {
-        // The parts that differ have different lengths, so the text around them is cut at different
-        // places.
+        // The parts that differ have different lengths.
         let name =
             |rows: u32| format!("match(float32[{rows}, 1024], float32[{rows}, 1024], int64[4])");
         let names = [1, 10, 100, 1000].map(name);

@@ -5,7 +5,7 @@ use analysis::Estimate;
 
 use super::units;
 
-/// The kind of an estimated value, which decides how it is printed.
+/// Decides how an estimated value is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     Ns,
@@ -14,7 +14,7 @@ pub enum Quantity {
     Number,
 }
 
-/// If an interval is narrower than this part of its value, people do not see the interval.
+/// People do not see an interval that is narrower than this part of its value.
 const NARROW: f64 = 0.01;
 
 impl Quantity {
@@ -27,8 +27,8 @@ impl Quantity {
         }
     }
 
-    /// Returns the text of a value. If the interval includes zero, the text says that the value is
-    /// below the upper end of the interval.
+    /// Returns the text of a value. If the interval includes zero, the value is said to be below
+    /// the upper end.
     pub fn text_of(self, of: Estimate, with_interval: bool) -> String {
         if !of.is_resolved() {
             // A count that is not resolved is below the next whole number.

@@ -1,18 +1,17 @@
 //! Shows a probability as two characters.
 
-/// The shades from 0 to 1. In each step, one of the two characters becomes one level higher: a
-/// blank, `_`, and blocks of one to eight eighths.
+/// The shades from 0 to 1. In each step, one of the two characters gets one level higher: a blank,
+/// `_`, one to eight eighths.
 const SHADES: [&str; 19] = [
     "  ", "_ ", "__", "▁_", "▁▁", "▂▁", "▂▂", "▃▂", "▃▃", "▄▃", "▄▄", "▅▄", "▅▅", "▆▅", "▆▆", "▇▆",
     "▇▇", "█▇", "██",
 ];
 
-/// Returns the shade of a probability raised to the power `gamma`. If there is no probability,
-/// because no call belongs to the table's column, the shade is blank.
+/// Returns the shade of a probability raised to the power `gamma`. Without a probability, because
+/// no call belongs to the table's column, the shade is blank.
 pub fn shade(probability: Option<f64>, gamma: f64) -> &'static str {
     let index = probability.map_or(0.0, |p| (p.powf(gamma) * SHADES.len() as f64).floor());
-    // The conversion of a float saturates. An index that is too large becomes the index of the last
-    // shade.
+    // The conversion of a float saturates.
     SHADES[(index as usize).min(SHADES.len() - 1)]
 }
 
@@ -25,8 +24,7 @@ mod tests {
         assert_eq!(shade(None, 0.5), "  ");
         assert_eq!(shade(Some(0.0), 0.5), "  ");
         assert_eq!(shade(Some(1.0), 0.5), "██");
-        // The indices are 19 · √0.25 = 9.5, 19 · 0.25 = 4.75, 19 · √0.002 = 0.85 and 19 · √0.003 =
-        // 1.04.
+        // 19 · √0.25 = 9.5, 19 · 0.25 = 4.75, 19 · √0.002 = 0.85, 19 · √0.003 = 1.04.
         assert_eq!(shade(Some(0.25), 0.5), "▄▃");
         assert_eq!(shade(Some(0.25), 1.0), "▁▁");
         assert_eq!(shade(Some(0.002), 0.5), "  ");

@@ -1,5 +1,5 @@
-//! Tables: columns with names, units and cells. The output as text and as CSV is made from these
-//! tables, and `--sort` sorts them.
+//! Tables: columns with names, units and cells. Text and CSV are made from these tables, and
+//! `--sort` sorts them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,19 +24,18 @@ pub enum Value {
     About(u128),
     Number(f64),
     Ns(f64),
-    /// An upper bound of a duration that is not known exactly. Formats for programs show no value
-    /// instead.
+    /// An upper bound of a duration. Formats for programs show no value instead.
     AtMostNs(f64),
     Bytes(f64),
     Part(f64),
-    /// A value with its interval. The last field tells whether people see how wide the interval is.
+    /// A value with its interval, and whether people see how wide the interval is.
     Estimated(Quantity, Estimate, bool),
     /// The value of a metric, its unit, and whether the user declared that unit.
     Metric(f64, Rc<str>, bool),
 }
 
-/// A fact about each row, which is computed when it is needed. Facts are not stored, because a
-/// table can have many columns, such as metrics, that are computed from one value of the profile.
+/// A fact about each row, which is computed when it is needed. Many columns, such as metrics, are
+/// computed from one value of the profile, so storing them would take much memory.
 #[derive(Clone)]
 pub struct Found<T>(Rc<dyn Fn(usize) -> Option<T>>);
 
@@ -64,7 +63,6 @@ impl<T> fmt::Debug for Found<T> {
     }
 }
 
-/// The cells of a column.
 #[derive(Clone, Debug)]
 pub enum Cells {
     Stored(Vec<Option<Value>>),
@@ -91,7 +89,7 @@ impl Cells {
         (0..self.rows()).map(|row| self.get(row))
     }
 
-    /// Turns the cells into a stored list, if they are not one yet, and returns the list.
+    /// Returns the cells as a stored list, after storing them if necessary.
     pub fn stored(&mut self) -> &mut Vec<Option<Value>> {
         if let Self::Found(..) = self {
             *self = Self::Stored(self.iter().map(|cell| cell.map(Cow::into_owned)).collect());
@@ -103,11 +101,11 @@ impl Cells {
     }
 }
 
-/// The number of rows that a table for people shows if the user does not choose another number.
+/// Number of rows of a table for people by default.
 const ROWS: usize = 30;
 
-/// Returns the number of rows to show. `None` means all rows. `given` is the value of `--top`; the
-/// value 0 means all.
+/// Returns the number of rows to show, or `None` for all. `given` is the value of `--top`, in which
+/// 0 means all.
 pub fn top(given: Option<usize>, format: Format) -> Option<usize> {
     let usual = (format == Format::Table).then_some(ROWS);
     let set = crate::config::number(crate::config::Key::Top).map(|top| top as usize);
@@ -123,23 +121,22 @@ pub struct Column {
     pub title: String,
     /// Whether the table for people leaves the column out.
     pub csv_only: bool,
-    /// The order in which columns are left out if the table is too wide. The column with the
-    /// largest rank is left out first. Among columns of equal rank, the last one is left out first.
+    /// The column with the largest rank is left out of a narrow table first; among equals, the last
+    /// one.
     pub rank: u8,
     pub cells: Cells,
-    /// For a counter, a metric or a collector's value: for each row, the number of calls that have
-    /// a value, and the number of all calls.
+    /// For a counter, a metric or a collector's value: how many calls of a row have a value, and
+    /// how many calls there are.
     pub coverage: Option<Found<(u64, u64)>>,
     /// For a counter that took turns with others: the part of the time in which the counter was
-    /// counting. Only rows whose value is at least partly an estimate have such a part.
+    /// counting. Only estimates have it.
     pub estimated: Option<Vec<Option<f64>>>,
-    /// For a counter: the part of the value that the recorder's own code counts, as measured with
-    /// an empty call. Only rows in which this part is more than half have such a part.
+    /// For a counter: the part of the value that an empty call reads, if it is more than half.
     pub mostly_empty: Option<Vec<Option<f64>>>,
-    /// In a run with a budget: half of the 95 % interval, as a part of the value. It is infinity if
-    /// the interval is not known. Only rows whose value is an estimate have it.
+    /// In a run with a budget: half of the 95 % interval of an estimate, as a part of the value.
+    /// Infinity if the interval is not known.
     pub margin: Option<Vec<Option<f64>>>,
-    /// For a metric: the reason why a row that could have a value does not show it.
+    /// For a metric: why a row that could have a value does not show it.
     pub hidden: Option<Found<Hidden>>,
 }
 
@@ -164,50 +161,45 @@ impl Column {
         Self { csv_only: true, ..Self::new(u8::MAX, name, "", cells) }
     }
 
-    /// Returns the number of this row's calls that have a value, and the number of all its calls.
-    /// `None` if no call or every call has a value.
+    /// Returns how many calls of this row have a value, and how many calls there are. `None` if all
+    /// calls or none have a value.
     pub fn partly(&self, row: usize) -> Option<(u64, u64)> {
         let (counted, calls) = self.coverage.as_ref()?.get(row)?;
         (counted > 0 && counted < calls).then_some((counted, calls))
     }
 
-    /// Returns the part of this row's value that the recorder's own code counted (see
-    /// [`Column::mostly_empty`]). `None` if it is not more than half.
+    /// Returns this row's [`Column::mostly_empty`].
     pub fn is_mostly_empty(&self, row: usize) -> Option<f64> {
         *self.mostly_empty.as_ref()?.get(row)?
     }
 
-    /// If this row's value is an estimate from a sample, returns its margin (see
-    /// [`Column::margin`]).
+    /// Returns this row's [`Column::margin`].
     pub fn margin_of(&self, row: usize) -> Option<f64> {
         *self.margin.as_ref()?.get(row)?
     }
 
-    /// If this row's value is an estimate, returns the part of the time in which the counter was
-    /// counting.
+    /// Returns this row's [`Column::estimated`].
     pub fn estimate(&self, row: usize) -> Option<f64> {
         *self.estimated.as_ref()?.get(row)?
     }
 }
 
-/// Columns, and the order of their rows.
 #[derive(Clone)]
 pub struct Table {
     pub columns: Vec<Column>,
-    /// The indices of the rows, in the order in which they are printed.
+    /// The indices of the rows, as they are printed.
     pub order: Vec<usize>,
-    /// Rows that tables for people always have at the end, whatever the order of the other rows is.
-    /// Such a row contains the part of a whole that no other row contains. Documents for programs
-    /// do not have these rows.
+    /// Rows at the end of tables for people, whatever the order of the others is. Such a row has
+    /// the part of a whole that no other row has. Programs do not get these rows.
     pub rest: Vec<usize>,
     /// How the names of rows may be shortened.
     pub names: Names,
-    /// The number of rows that are not printed, because `--top` limits their number.
+    /// The number of rows that `--top` leaves out.
     pub left_out: usize,
 }
 
 impl Value {
-    /// Returns the number by which rows are sorted. `None` for a text or an upper bound.
+    /// The number by which rows are sorted; `None` for a text or an upper bound.
     pub fn as_number(&self) -> Option<f64> {
         match self {
             Self::Text(_) | Self::AtMostNs(_) => None,
@@ -229,7 +221,6 @@ impl Value {
         }
     }
 
-    /// Returns the text for people.
     pub fn to_text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -245,7 +236,7 @@ impl Value {
         }
     }
 
-    /// Returns the text for programs: the shortest text that stands for exactly this number.
+    /// Returns the shortest text that stands for this number.
     pub fn to_csv(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -262,8 +253,7 @@ impl Value {
 }
 
 impl Serialize for Value {
-    /// Writes numbers without their units, as in CSV, because the name of a column contains the
-    /// unit.
+    /// Numbers have no unit, because the name of a column has it.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Text(text) => serializer.serialize_str(text),
@@ -279,11 +269,11 @@ impl Serialize for Value {
     }
 }
 
-/// Serializes the rows of a table as JSON objects. The keys are the names that the columns have in
-/// CSV. A missing value is null.
+/// Serializes the rows as objects, whose keys are the names of columns in CSV. A missing value is
+/// null.
 pub struct RowsOut<'a> {
     table: &'a Table,
-    /// The keys. If several columns have the same name, the later ones get a number.
+    /// If columns have the same name, the later ones get a number.
     keys: Vec<String>,
 }
 
@@ -323,8 +313,7 @@ impl Table {
         Self { columns, order, rest: Vec::new(), names: Names::Ops, left_out: 0 }
     }
 
-    /// Adds a row to [`Table::rest`]. `value` is called with the name of each column and returns
-    /// the row's value in it.
+    /// Adds a row to [`Table::rest`]. `value` returns the row's value in a column.
     pub fn add_rest(&mut self, value: impl Fn(&str) -> Option<Value>) {
         let Some(rows) = self.columns.first().map(|column| column.cells.rows()) else { return };
         for column in &mut self.columns {
@@ -347,14 +336,13 @@ impl Table {
         self.rest.truncate(rows);
     }
 
-    /// Sorts by the column with this name or title. If the column contains times, the unit of the
-    /// name may be left out. Numbers are sorted from large to small, and text from a to z. In a
-    /// column of numbers, missing values come last. Rows with equal values are sorted by name.
+    /// Sorts by the column with this name or title; the unit of a time may be left out. Numbers are
+    /// sorted from large to small, and texts from a to z. Missing values come last. Rows with equal
+    /// values are sorted by name.
     pub fn sort(&mut self, key: &str) -> Result<(), Failure> {
         let by_name = self.columns.iter().position(|c| c.name == key);
         let by_title = || self.columns.iter().position(|c| !c.csv_only && c.title == key);
-        // The name without its unit works in all tables. The heading of a column of times may
-        // differ between tables.
+        // The heading of a column of times may differ between tables.
         let by_quantity =
             || self.columns.iter().position(|c| c.name.strip_suffix("_ns") == Some(key));
         let Some(column) = by_name.or_else(by_title).or_else(by_quantity) else {
@@ -362,12 +350,10 @@ impl Table {
             return Err(Failure::new(format!("--sort {key}: no such column"))
                 .hint(format!("columns: {}", known.join(", "))));
         };
-        // The column by which the table is sorted gets a low rank, so that it is hardly ever left
-        // out, because the user wants to see it.
+        // The user wants to see this column, so it is hardly ever left out.
         self.columns[column].rank = self.columns[column].rank.min(1);
         let number =
             |row: usize| self.columns[column].cells.get(row).and_then(|cell| cell.as_number());
-        // Missing texts come last, as missing numbers do.
         let text = |column: usize, row: usize| match self.columns[column].cells.get(row).as_deref()
         {
             Some(Value::Text(text)) => (false, text.clone()),

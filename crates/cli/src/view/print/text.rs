@@ -1,5 +1,4 @@
-//! Prints a table as text: its columns, the marks on cells, and lines below the table that explain
-//! the marks.
+//! Prints a table as text, with marks on cells and lines that explain the marks.
 
 use std::io::{self, Write};
 
@@ -12,14 +11,14 @@ use super::wrap::{PROSE_WIDTH, wrapped};
 use crate::view::sampled;
 use crate::view::source::SOURCE;
 
-/// The name of the column with the time that threads were off a CPU.
+/// The column with the time that threads were off a CPU.
 const OFF_CPU: &str = "off_cpu_ns";
-/// The reason why a thread's time off a CPU is shown only as an upper bound.
+/// Why a thread's time off a CPU is an upper bound.
 pub const ASSUMED_ON_CPU: &str = "at most: no counter measured the CPU time in some calls, which are taken \
                                   to have been on a CPU all the time";
 
-/// Prints a table. Marks cells whose counter was not read in all calls, estimates, and values that
-/// consist mostly of the recorder's own counts. Returns the names of the columns that did not fit.
+/// Prints a table. Marks cells whose counter was not read in all calls, estimates, and what is
+/// mostly the recorder's own. Returns the names of the columns that did not fit.
 pub fn table<'a>(
     out: &mut impl Write,
     table: &'a Table,
@@ -36,7 +35,7 @@ pub fn laid_out<'a>(
 ) -> io::Result<Layout<'a>> {
     let mut columns: Vec<&Column> =
         table.columns.iter().filter(|c| !c.csv_only && !is_empty(table, c)).collect();
-    // Source locations are the last column, because they are less important than numbers.
+    // Source locations are less important than numbers.
     columns.sort_by_key(|column| column.name == SOURCE);
     let shown = columns.iter().map(|column| {
         let any = table.order.iter().any(|row| column.partly(*row).is_some());
@@ -86,7 +85,6 @@ pub fn cell_text(column: &Column, row: usize) -> String {
         None => "–".to_owned(),
     };
     let text = match (column.margin_of(row), &cell) {
-        // An upper bound has no interval.
         (Some(part), Some(value)) if value.shows().0 => text + &sampled::margin_text(part),
         _ => text,
     };
@@ -97,8 +95,7 @@ pub fn cell_text(column: &Column, row: usize) -> String {
     if column.partly(row).is_some() { text + "*" } else { text }
 }
 
-/// Explains the marks of a cell: how many calls have a value, in which part of the time the counter
-/// was counting, or which part of the value the recorder itself counted.
+/// Explains the marks of a cell.
 pub fn note_of(column: &Column, row: usize) -> Option<String> {
     let partly = column.partly(row).map(|(counted, calls)| {
         format!("in {} of {} calls", grouped(counted.into()), grouped(calls.into()))
@@ -133,14 +130,13 @@ fn is_empty(table: &Table, column: &Column) -> bool {
     is_text && column.rank > 0 && cells.all(|cell| cell.is_empty())
 }
 
-/// Whether a cell contains no useful value: no value at all, a counter that is 0, one thread, or
-/// one CPU.
+/// Whether a cell has no useful value: no value at all, a counter that is 0, one thread, or one
+/// CPU.
 fn is_nothing(column: &Column, cell: &str) -> bool {
     let one = matches!(column.name.as_str(), "threads" | "cpus") && cell == "1";
     one || matches!(cell, "–" | "0" | "0 ns")
 }
 
-/// Returns the lines, each with a mark and a text, that explain the marks of a table.
 pub fn marks(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let has = |name: String| table.columns.iter().any(|column| column.name == name);
@@ -148,13 +144,12 @@ pub fn marks(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
         let of = column.name.strip_suffix("_per_call");
         of.is_some_and(|of| table.columns.iter().any(|column| column.name == of))
     };
-    // Columns that have the same number of calls with a value, and the same number of all calls,
-    // are named in the same line.
+    // Columns with the same numbers of calls share a line.
     let mut partly: Vec<(Vec<&str>, (u64, u64))> = Vec::new();
     let mut estimated = Vec::new();
     for column in table.columns.iter().filter(|column| !column.csv_only) {
         let marked = || table.order.iter().filter_map(|row| column.partly(*row));
-        // A counter that was left out is named, too, because its metrics may be shown.
+        // A counter that was left out is named, too: its metrics may be shown.
         let is_shown = !left_out.contains(&column.name.as_str()) || column.hidden.is_none();
         if marked().next().is_some() && is_shown && !is_repeated(column) {
             let sum = marked().fold((0, 0), |(n, m), (counted, of)| (n + counted, m + of));
@@ -215,8 +210,6 @@ pub fn marks(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Returns lines, each with a mark and a text, about values that are uncertain or mostly the
-/// recorder's own.
 fn doubts(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let shown = |column: &&Column| !column.csv_only && !left_out.contains(&column.name.as_str());

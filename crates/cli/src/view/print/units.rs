@@ -1,4 +1,4 @@
-//! Formats numbers in a form that people can read easily.
+//! Formats numbers for people.
 
 /// Formats a duration with three digits: `1.23 ms`, `123 ns`, `4.56 s`.
 pub fn time(ns: f64) -> String {
@@ -21,13 +21,11 @@ fn three_digits(value: f64) -> String {
     }
 }
 
-/// Puts `<` before a formatted number that does not already begin with `<`.
 pub fn below(number: &str) -> String {
     if number.starts_with('<') { number.to_owned() } else { format!("<{number}") }
 }
 
-/// Formats a whole number, as in `12,345`. Numbers from ten million on have three digits, as in
-/// `12.3 M`.
+/// Formats a whole number: `12,345`, and from ten million on `12.3 M`.
 pub fn count(n: u128) -> String {
     if n < 10_000_000 {
         grouped(n)
@@ -133,8 +131,7 @@ pub fn plural(n: u128, one: &str) -> String {
 pub fn moment(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // The days are converted to a date with Howard Hinnant's "chrono-Compatible Low-Level Date
-    // Algorithms".
+    // From days to a date: Howard Hinnant's "chrono-Compatible Low-Level Date Algorithms".
     let z = days + 719_468;
     let era = z / 146_097;
     let of_era = z % 146_097;

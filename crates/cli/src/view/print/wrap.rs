@@ -12,8 +12,8 @@ const UNITS: [&str; 17] =
     ["%", "s", "ms", "µs", "ns", "B", "kB", "MB", "GB", "TB", "PB", "M", "G", "T", "P", "E", "KiB"];
 
 /// Breaks `text` between words into lines of at most `width` columns. A number and its unit count
-/// as one word. A word that is longer than `width` gets its own line. Line breaks in `text` are
-/// kept. Characters that a terminal would interpret or hide are replaced.
+/// as one word. A longer word gets its own line. Line breaks in `text` are kept. Characters that a
+/// terminal would obey or hide are replaced.
 pub fn lines(text: &str, width: usize) -> Vec<String> {
     text.split('\n').flat_map(|line| broken(line, width)).collect()
 }
@@ -39,7 +39,6 @@ fn broken(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the words of a line. A number and its unit count as one word.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -55,8 +54,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Writes `head` and then `text`, broken between words. Further lines are indented to the start of
-/// the text. Control characters, including line breaks, are replaced.
+/// Writes `head` and then `text`, whose further lines are indented to its start. Control
+/// characters, also line breaks, are replaced.
 pub fn wrapped(out: &mut impl Write, head: &str, text: &str, width: usize) -> io::Result<()> {
     let indent = head.chars().count();
     let mut before = head.to_owned();
@@ -67,8 +66,7 @@ pub fn wrapped(out: &mut impl Write, head: &str, text: &str, width: usize) -> io
     Ok(())
 }
 
-/// Joins the explanations of columns to one paragraph. An explanation consists of the name of its
-/// column, a label and a text.
+/// Joins the explanations of columns (name, label, text) to one paragraph.
 pub fn in_one_line(explained: &[(&str, &str, &str)]) -> String {
     let each = explained.iter().map(|(_, label, text)| format!("{label}{text}"));
     each.collect::<Vec<_>>().join("; ")

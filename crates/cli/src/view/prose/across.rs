@@ -5,11 +5,11 @@ use analysis::across::{FEWEST_RANKS, RunAcross};
 use crate::terminal::visible;
 use crate::view::units::{percent, plural, time};
 
-/// The largest number of slow ranks that are named after the slowest one.
+/// At most this many slow ranks are named after the slowest one.
 const NAMED: usize = 3;
 
-/// Returns the most important facts about a run: a sentence about the slowest rank and the op that
-/// makes it slow, if one stands out, and a sentence about how long all ranks took.
+/// Returns a sentence about the slowest rank, if one stands out, and one about how long the ranks
+/// took.
 pub fn sentences(run: &RunAcross, is_one_of_several: bool) -> Vec<String> {
     let of = match is_one_of_several {
         true => format!("run {}: ", visible(&run.run)),
@@ -20,7 +20,6 @@ pub fn sentences(run: &RunAcross, is_one_of_several: bool) -> Vec<String> {
     first.into_iter().chain([second]).collect()
 }
 
-/// Returns a sentence about the slowest rank, and about the op that makes it slow.
 fn slowest(run: &RunAcross) -> Option<String> {
     let name = |op: usize| visible(&run.ops[op].name).into_owned();
     let ranks = run.ranks.len();
@@ -89,7 +88,7 @@ fn together(run: &RunAcross) -> String {
     }
 }
 
-/// Returns a sentence about how well the clocks of the ranks are aligned. `None` for a single rank.
+/// Returns a sentence about the alignment of the ranks' clocks. `None` for a single rank.
 pub fn clocks(run: &RunAcross) -> Option<String> {
     if run.ranks.len() < 2 {
         return None;
@@ -98,7 +97,7 @@ pub fn clocks(run: &RunAcross) -> Option<String> {
     hosts.sort_unstable();
     hosts.dedup();
     let ranks = plural(run.ranks.len() as u128, "rank");
-    // The first rank is the reference, to which the others are aligned.
+    // The first rank is the reference.
     let offsets = run.ranks.iter().filter_map(|rank| rank.place.offset);
     if let Some(worst) = offsets.map(|offset| offset.uncertainty_ns()).reduce(f64::max) {
         return Some(format!("those of {ranks} are aligned to ±{} or better", time(worst)));

@@ -9,12 +9,12 @@ use super::sampled;
 use crate::view::labels::{has_roles, labels, process_label, thread_label};
 use crate::view::units::{percent, plural, shorten, time};
 
-/// Parts of the threads' time that are smaller than this are not mentioned.
+/// Smaller parts of the threads' time are not mentioned.
 const WORTH_SAYING: f64 = 0.01;
-/// If the calls of a thread were off a CPU for at least this part of their time, the sentence says
-/// so, because their durations then do not measure work.
+/// If calls are off a CPU for at least this part of their time, a sentence says so, because
+/// durations then do not measure work.
 const MOSTLY: f64 = 0.5;
-/// Names of ops that are longer than this are shortened.
+/// Longer names of ops are shortened.
 const NAME: usize = 60;
 
 /// Returns up to three sentences.
@@ -32,7 +32,7 @@ const NAME: usize = 60;
 ///    and ranges that take nearly all of their threads' time:
 ///    `step takes 36.1 s with the calls inside of it, 36.0 % of its thread's time in calls`.
 ///
-/// `lasted_ns` is how long the recording took, if that is known.
+/// `lasted_ns` is the length of the recording.
 pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
     let mut first = calls(overview);
     let are_all = overview.filter.is_none() && overview.places == [None; 3];
@@ -42,7 +42,7 @@ pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
         first.push_str(&format!(", {} in {} of {all}{by_self}", percent(most.share), most.rows));
     }
     let manifest = &overview.profile.manifest;
-    // The length of the run is added for comparison. The time in calls is a sum over all threads,
+    // The length of the run is there for comparison. The time in calls is a sum over all threads,
     // and the time of a thread begins only with its first call.
     let whole = lasted_ns.filter(|_| manifest.origin == Origin::Run && manifest.passes == 0);
     if let Some(ns) = whole {
@@ -78,8 +78,7 @@ pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
     [first].into_iter().chain(second).chain(third).collect()
 }
 
-/// If the calls were off a CPU for most of their time, adds how long this was, because readers
-/// assume that time in calls is work.
+/// Adds how long calls were off a CPU, because readers assume that time in calls is work.
 fn with_off_cpu_in_calls(
     second: Option<String>,
     who: &str,
@@ -101,9 +100,9 @@ fn with_off_cpu_in_calls(
     })
 }
 
-/// Returns the name of the thread with the most time in calls, and how much time it spent outside
-/// of calls. A sum over all threads would include threads that only wait. After several passes
-/// (`run --passes`), returns the sum over all threads instead, because each has its own.
+/// Returns the thread with the most time in calls, and its time outside of calls. A sum over all
+/// threads would include threads that only wait. After several passes (`run --passes`), the time is
+/// a sum over all threads, because each pass has its own threads.
 fn outside(overview: &Overview<'_>, passes: u64) -> (String, Option<Outside>) {
     let (profile, summary) = (overview.profile, overview.summary);
     let all = summary.outside(profile);
@@ -135,8 +134,7 @@ fn calls(overview: &Overview<'_>) -> String {
         (n > least && each == 1).then(|| plural(n as u128, of))
     };
     let places = [
-        // If the profile has calls of virtual machines, the dispatches are listed separately,
-        // because those calls are not parts of dispatches.
+        // Calls of virtual machines are not parts of dispatches.
         of_pass.dispatches.filter(|n| *n > 0).map(|n| {
             let dispatches = plural(n.into(), "dispatch");
             match has_roles(overview.profile) {
@@ -160,12 +158,10 @@ fn calls(overview: &Overview<'_>) -> String {
     }
 }
 
-/// Returns the text that says why the total time in calls is not known.
 fn why_unknown(summary: &Summary) -> &'static str {
     match &summary.sampled {
         Some(run) if run.all.timed == 0 => ", which were only counted",
-        // The time of all calls is not known, because a call inside of a timed one may have been
-        // counted but not timed.
+        // A call inside of a timed one may have been counted and not timed.
         Some(_) if summary.nested => "; only some were timed, so how long all took is not known",
         _ => "; too few were timed to say how long all took",
     }

@@ -1,4 +1,4 @@
-//! Describes in sentences the gaps between the calls of threads, for a report and for the page.
+//! Describes the gaps between the calls of threads, for a report and for the page.
 
 use std::collections::HashMap;
 
@@ -9,16 +9,13 @@ use crate::view::labels::{labels, thread_label};
 use crate::view::names;
 use crate::view::units::{percent, plural, time};
 
-/// Names of ops that are longer than this are shortened in the line of a report, because reports
-/// can be narrow.
+/// Longer names are shortened in the line of a report, which can be narrow.
 const IN_REPORT: usize = 28;
-/// Names of ops that are longer than this are shortened in a separate sentence, which has more
-/// room.
+/// Longer names are shortened in a sentence, which has more room.
 const IN_SENTENCE: usize = 38;
-/// If gaps take a smaller part of the threads' time than this, a report has no line about gaps.
+/// A report has no line about gaps that take a smaller part of the threads' time.
 const WORTH: f64 = 0.1;
-/// The largest number of threads that get a sentence about their gaps. They are the thread with the
-/// most time in calls, and those with the longest gaps.
+/// At most this many threads get a sentence.
 const THREADS: usize = 4;
 
 /// The names of the ops before and after gaps, and of the ops with the most time on each level of
@@ -26,7 +23,7 @@ const THREADS: usize = 4;
 pub struct Sides(HashMap<Key, String>);
 
 impl Sides {
-    /// Makes the names for the ops of these gaps and levels. Different ops get different names.
+    /// Different ops get different names.
     pub fn new(profile: &Profile, gaps: &Gaps) -> Self {
         let sides = gaps.rows.iter().flat_map(|row| [row.after, row.before]);
         let key = |side| if let Side::Op(key) = side { Some(key) } else { None };
@@ -38,8 +35,8 @@ impl Sides {
         Self(keys.into_iter().zip(names).collect())
     }
 
-    /// Shortens the names to `longest` characters. As in a table, different ops keep different
-    /// names. If a name begins with `common`, this beginning is replaced by `…`.
+    /// Shortens the names to `longest` characters; different ops keep different names. A beginning
+    /// `common` is replaced by `…`.
     fn fit(self, longest: usize, common: &str) -> Self {
         let mut all: Vec<(Key, String)> = self.0.into_iter().collect();
         all.sort_unstable();
@@ -53,7 +50,6 @@ impl Sides {
         Self(keys.into_iter().zip(fitted).collect())
     }
 
-    /// Returns the name of the op on one side of a gap.
     pub fn label(&self, side: Side) -> &str {
         match side {
             Side::Op(key) => self.0.get(&key).map_or("", String::as_str),
@@ -63,7 +59,6 @@ impl Sides {
     }
 }
 
-/// Describes between which ops the gaps are: `after a and before b`.
 fn place(sides: &Sides, gap: &Gap) -> String {
     let name = |side| sides.label(side);
     match (gap.after, gap.before) {
@@ -73,10 +68,10 @@ fn place(sides: &Sides, gap: &Gap) -> String {
     }
 }
 
-/// Returns a line for a report about the gaps with the largest sum on one thread. This is the
-/// thread with the most time in calls or, if it has hardly any gaps, the thread with the largest
-/// sum of gaps. `None` if gaps take less than a tenth of the threads' time. `common` is the
-/// beginning of names that the table above replaces by `…`; it can be empty.
+/// Returns a line about the gaps with the largest sum on one thread. This is the thread with the
+/// most time in calls or, if it has hardly any gaps, the one with the largest sum. `None` if gaps
+/// take less than a tenth of the threads' time. The table above replaces the beginning `common` of
+/// names by `…`.
 pub fn most(profile: &Profile, gaps: &Gaps, common: &str) -> Option<String> {
     let longest = gaps.rows.first().filter(|_| gaps.between_ns >= WORTH * gaps.wall_ns)?;
     let threads = gaps.of_threads();
@@ -93,9 +88,8 @@ pub fn most(profile: &Profile, gaps: &Gaps, common: &str) -> Option<String> {
     ))
 }
 
-/// Returns sentences about the threads with the longest gaps. A sentence says for which part of its
-/// life the thread was in no call, and between which ops most of that time was. The thread with the
-/// most time in calls comes first.
+/// Returns sentences about threads with long gaps: how long the thread was in no call, and between
+/// which ops. The thread with the most time in calls comes first.
 pub fn sentences(profile: &Profile, gaps: &Gaps) -> Vec<String> {
     let sides = Sides::new(profile, gaps).fit(IN_SENTENCE, "");
     let mut lines = Vec::new();

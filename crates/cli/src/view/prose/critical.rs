@@ -7,7 +7,7 @@ use crate::view::labels::{labels, thread_label};
 use crate::view::table::{Column, Table, Value};
 use crate::view::units::{grouped, percent, plural, time};
 
-/// The largest number of threads that are named.
+/// At most this many threads are named.
 const THREADS: usize = 4;
 
 /// The names of columns, with their labels and explanations.
@@ -32,11 +32,10 @@ const EXPLAINED: [(&str, &str, &str); 4] = [
          threads or for a device",
     ),
 ];
-/// The name of the row for the path's time between calls.
+/// The row for the path's time between calls.
 const NO_CALL: &str = "(in no call)";
 
-/// Returns the explanations of this table's columns, and of the row for time in no call. An
-/// explanation consists of the name of its column, a label and a text.
+/// Returns the explanations of columns, and of the row for time in no call.
 pub fn explained(profile: &Profile, path: &CriticalPath) -> Vec<(&'static str, String, String)> {
     let is_range =
         |row: &CriticalRow| profile.ops.get(row.op).map(|op| op.role) == Some(Role::Range);
@@ -61,7 +60,6 @@ pub fn explained(profile: &Profile, path: &CriticalPath) -> Vec<(&'static str, S
     known.into_iter().chain((path.between > 0).then_some(no_call)).collect()
 }
 
-/// Returns the sentences above the table.
 pub fn head(profile: &Profile, path: &CriticalPath) -> Vec<String> {
     let ns = |ticks: u64| ticks as f64 * profile.timeline.ns_per_tick();
     let in_calls = path.length - path.between;
@@ -117,7 +115,7 @@ pub fn head(profile: &Profile, path: &CriticalPath) -> Vec<String> {
     lines
 }
 
-/// Makes the table. If `whole` is set, the last row contains the time between calls.
+/// With `whole`, the last row is the time between calls.
 pub fn columns(
     profile: &Profile,
     path: &CriticalPath,
@@ -167,8 +165,7 @@ mod tests {
     use super::*;
     use crate::view::text::{cell_text, marks};
 
-    /// In this test, the path contains 100 ns of each of two ops. The gain was computed for only
-    /// one of them.
+    /// The path contains 100 ns of each of two ops. The gain of one op was computed.
     #[test]
     fn a_gain_that_was_not_computed_is_a_bound() {
         let mut script = ProfileScript::monotonic();
@@ -197,7 +194,7 @@ mod tests {
         let table = columns(&profile, &path, &path.rows.iter().collect::<Vec<_>>(), true);
         let gains = table.columns.iter().find(|column| column.name == "gain_ns").unwrap();
         assert_eq!([0, 1].map(|at| cell_text(gains, at)), ["90.0 ns", "≤ 100 ns"]);
-        // Below other tables, a line explains `≤`. This table has no such line.
+        // Unlike below other tables, no line explains `≤`.
         assert!(marks(&table, &[]).is_empty());
         let said = head(&profile, &path).join("\n");
         assert!(

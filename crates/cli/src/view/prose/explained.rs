@@ -1,5 +1,5 @@
-//! Describes in sentences what slow calls have in common, for `explain` and for the page. No
-//! sentence claims a cause.
+//! Describes what slow calls have in common, for `explain` and for the page. No sentence claims a
+//! cause.
 
 use analysis::explain::{Answer, Class, Effect, Level, Silent, What};
 use analysis::{Explained, Key};
@@ -9,10 +9,10 @@ use super::notes::without_shapes;
 use crate::view::labels::{labels, op_of, process_label, thread_label};
 use crate::view::units::{number, percent, plural, time};
 
-/// If the ratio of two values is at most this, they are too similar to be contrasted.
+/// Values with a smaller ratio are too similar to be contrasted.
 const HARDLY: f64 = 1.05;
 
-/// Returns a sentence about how the calls' durations are distributed, or why there are no findings.
+/// Returns how the calls' durations are distributed, or why there are no findings.
 pub fn head(explained: &Explained) -> String {
     let Answer { slow, silent, .. } = &explained.answer;
     let calls = match explained.used as u64 == explained.calls {
@@ -44,7 +44,7 @@ pub fn head(explained: &Explained) -> String {
 }
 
 /// Returns a sentence for each finding, the strongest first, and others about what does not stand
-/// out and about shapes that were not recorded. Empty if [`head`] says why there are no findings.
+/// out. Empty if [`head`] says why there are no findings.
 pub fn sentences(profile: &Profile, explained: &Explained) -> Vec<String> {
     let answer = &explained.answer;
     if answer.silent.is_some() {
@@ -84,7 +84,6 @@ pub fn sentences(profile: &Profile, explained: &Explained) -> Vec<String> {
     all
 }
 
-/// Returns the name of a variable.
 pub fn name(profile: &Profile, what: What) -> String {
     match what {
         What::First => "first calls".to_owned(),
@@ -108,7 +107,7 @@ fn label(profile: &Profile, key: Key) -> String {
     labels(profile, &[key]).concat()
 }
 
-/// Returns the name of a class of calls (such as those of one thread): `thread worker (4712)`.
+/// Returns the name of a class of calls: `thread worker (4712)`.
 fn class_name(profile: &Profile, class: Option<Class>) -> String {
     match class {
         Some(Class::Thread(process, thread)) => {
@@ -126,7 +125,6 @@ fn class_name(profile: &Profile, class: Option<Class>) -> String {
     }
 }
 
-/// Joins words to a list: `a, b and c`.
 fn listed(all: &[String]) -> String {
     match all {
         [] => String::new(),
@@ -135,12 +133,11 @@ fn listed(all: &[String]) -> String {
     }
 }
 
-/// Names the slow calls: `the slowest 5 %`.
 fn slowest(explained: &Explained) -> String {
     format!("the slowest {:.0} %", (100.0 * explained.answer.slow.share).max(1.0))
 }
 
-/// Returns the ratio of `a` to `b` as text: `12`, `2.3`, `0.41`.
+/// The ratio of `a` to `b`: `12`, `2.3`, `0.41`.
 fn times(a: f64, b: f64) -> String {
     match a / b {
         ratio if ratio >= 9.95 => number(ratio.round()),
@@ -232,8 +229,7 @@ fn sentence(profile: &Profile, explained: &Explained, what: What, effect: &Effec
     }
 }
 
-/// Returns a text about how a counter differs: `12 times the page-faults (median 24, against 2 for
-/// the others)`.
+/// How a counter differs: `12 times the page-faults (median 24, against 2 for the others)`.
 fn amount(name: &str, slow: &Level, others: &Level, spearman: f64) -> String {
     let rare = slow.some.min(others.some) < 0.5;
     if !rare && differ(slow.median, others.median) {
@@ -254,8 +250,7 @@ fn amount(name: &str, slow: &Level, others: &Level, spearman: f64) -> String {
     format!("slightly {more} {name} (correlation of ranks {spearman:.2})")
 }
 
-/// Returns a short text about a variable whose effect cannot be distinguished from another
-/// variable's.
+/// Returns a short text about a variable that cannot be told apart from another one.
 fn short(profile: &Profile, explained: &Explained, what: What, effect: &Effect) -> String {
     match effect {
         Effect::Class { class, .. } => class_name(profile, explained.class(what, *class)),

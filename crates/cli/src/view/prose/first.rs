@@ -2,7 +2,7 @@
 //! touched for the first time, or threads that have just started. Such calls are part of the
 //! program's work, but not typical of its steady state.
 //!
-//! The rule is in [`analysis::SlowFirst`]; `docs/schema.md` describes it as well.
+//! [`analysis::SlowFirst`] has the rule.
 
 use analysis::{By, Row, SlowFirst};
 
@@ -10,7 +10,7 @@ use super::overview::Overview;
 use crate::view::labels::labels;
 use crate::view::units::{percent, plural, time};
 
-/// The largest number of ops that are named. Further ops are only counted.
+/// At most this many ops are named.
 const NAMED: usize = 3;
 
 /// For a report by op, returns a sentence about slow first calls, if there are any.
@@ -47,8 +47,7 @@ pub fn slow(overview: &Overview<'_>) -> Option<String> {
         0 => String::new(),
         n => format!(" and {}", plural(n as u128, "further op")),
     };
-    // If the run had a budget, `--skip-ms` is not mentioned, because the times of calls that were
-    // only counted are not known.
+    // With a budget, the times of calls that were only counted are not known.
     let way_out = match overview.profile.is_sampled() {
         true => "",
         false => " (--skip-ms MS leaves out the calls of each thread's first milliseconds)",

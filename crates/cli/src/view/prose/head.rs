@@ -1,5 +1,4 @@
-//! Writes the first lines of a report: what was recorded, where and when, and which part of it is
-//! shown.
+//! Writes the first lines of a report: what was recorded, where and when, and which part is shown.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +14,12 @@ use super::{answer, price, ranks, usage};
 use crate::terminal::visible;
 use crate::view::units::{moment, plural, shorten, time};
 
-/// Returns the few lines above a report, each with a label and a text: the findings, the ranks, the
-/// cost of recording if it was high, the budget, and which part of the profile is shown.
+/// Returns the lines above a report, each with a label and a text.
 pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     let profile = overview.profile;
     let summary = overview.summary;
     let manifest = &profile.manifest;
     let mut lines = Vec::new();
-    // If there are no calls, a line further down says why.
     if summary.calls > 0 {
         lines.extend(
             answer::lines(overview, recorded_ns(manifest)).into_iter().map(|text| ("", text)),
@@ -35,7 +32,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Returns lines about the recording, such as its command, machine, time and counters.
+/// Returns lines about the recording.
 pub fn recording(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     let profile = overview.profile;
     let manifest = &profile.manifest;
@@ -46,7 +43,7 @@ pub fn recording(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     } else if !manifest.command.is_empty() {
         lines.push(("command", format!("{} ({})", command(manifest), ending(profile))));
     }
-    // An imported trace describes its machine with at most the name of the host.
+    // An imported trace knows of its machine at most the host.
     if !imported {
         let cpu = if manifest.cpu_model.is_empty() { "unknown CPU" } else { &manifest.cpu_model };
         let cpus = plural(manifest.logical_cpus.into(), "logical CPU");
@@ -80,7 +77,6 @@ pub fn recording(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Returns lines about the part of the profile that is shown, and about the meaning of the numbers.
 fn chosen(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     let profile = overview.profile;
     let manifest = &profile.manifest;
@@ -114,10 +110,10 @@ fn chosen(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// In the line about the program, the command that imported a profile is shortened to this width.
+/// The command that imported a profile is shortened to this width.
 const IMPORT_WIDTH: usize = 60;
 
-/// Returns one line about the program: how it ended, when it was recorded, and what was counted.
+/// Returns how the program ended, when it was recorded, and what was counted.
 pub fn program(overview: &Overview<'_>) -> String {
     let manifest = &overview.profile.manifest;
     let name = manifest.command.first().and_then(|path| path.rsplit('/').next());
@@ -138,8 +134,7 @@ pub fn program(overview: &Overview<'_>) -> String {
     format!("{program}{}, {counters}{labels}", moment(manifest.created_unix_ns))
 }
 
-/// Returns a text with the labels that the user gave the run, and with the run's place in a series:
-/// `commit=1a2b, run A of round 3`.
+/// Returns the labels of the run, and its place in a series: `commit=1a2b, run A of round 3`.
 fn labels(manifest: &Manifest) -> String {
     let labels = manifest.labels.iter().map(|(key, value)| format!("{key}={value}"));
     let place = manifest.series.as_ref();
@@ -157,13 +152,11 @@ pub fn program_name(profile: &Profile) -> String {
     }
 }
 
-/// Returns a text about the number of processes, threads and devices: `1 process, 3 threads, 2
-/// devices`.
+/// Returns `1 process, 3 threads, 2 devices`.
 pub fn places(counts: Counts) -> String {
     let Counts { processes, threads, devices } = counts;
     let all = [(processes, "process"), (threads, "thread"), (devices, "device")];
-    // Devices are mentioned only if there are some. Processes and threads are left out if their
-    // number is 0 and there are devices.
+    // Processes and threads are left out if their number is 0 and there are devices.
     let is_shown = |number: usize, word| match word {
         "device" => number > 0,
         _ => number > 0 || devices == 0,
@@ -184,7 +177,6 @@ pub fn command(manifest: &Manifest) -> String {
     visible(&quoted.collect::<Vec<_>>().join(" ")).into_owned()
 }
 
-/// Returns a text about how the program ended.
 fn ending(profile: &Profile) -> String {
     match profile.manifest.exit {
         None if profile.manifest.origin == Origin::Session => "recorded by a session".to_owned(),
@@ -197,8 +189,7 @@ fn ending(profile: &Profile) -> String {
     }
 }
 
-/// Returns the names of the counters. Groups of counters that are read together are separated by
-/// `|`.
+/// Returns the names of the counters, with `|` between groups that are read together.
 fn counters(profile: &Profile) -> String {
     let all = &profile.manifest.counters;
     let groups = profile.groups.all().iter().map(|group| {
@@ -210,7 +201,7 @@ fn counters(profile: &Profile) -> String {
     if text.is_empty() { "none (timing only)".to_owned() } else { text }
 }
 
-/// The facts in the manifest. An export begins with them.
+/// The facts in the manifest, with which an export begins.
 #[derive(Serialize)]
 pub struct ProfileHead<'a> {
     program_version: &'a str,
@@ -240,12 +231,10 @@ pub struct ProfileHead<'a> {
     labels: &'a BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<&'a Place>,
-    /// The members of a merged profile.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     members: Vec<MemberHead<'a>>,
 }
 
-/// A member of a merged profile.
 #[derive(Serialize)]
 struct MemberHead<'a> {
     profile: &'a str,
@@ -263,8 +252,8 @@ struct ClockOut {
     steps_ns: Option<StepsOut>,
 }
 
-/// The smallest and the typical step of the clock. If the processes' clocks have different steps,
-/// each field has the largest value of all processes.
+/// The smallest and the typical step of the clock. If the clocks of processes differ, these are the
+/// largest steps.
 #[derive(Serialize)]
 struct StepsOut {
     smallest: f64,

@@ -1,5 +1,4 @@
-//! Describes in sentences what limits a program, for `explain`, for one of the last lines of a
-//! report, and for the page.
+//! Describes what limits a program, for `explain`, for a report, and for the page.
 
 use analysis::{Before, By, Fired, Rule, Sites, Summary, rules, sites_as};
 use profile::Profile;
@@ -8,16 +7,13 @@ use super::overview::Overview;
 use crate::view::labels::labels;
 use crate::view::units::{grouped, number, percent, plural, shorten, time};
 
-/// Names of ops that are longer than this are shortened, so that a sentence fits into two lines of
-/// 80 columns.
+/// Longer names of ops are shortened, so that a sentence fits into two lines of 80 columns.
 const NAME: usize = 40;
-/// If a profile has more calls than this, a report does not read them a second time to analyse
-/// dispatches.
+/// With more calls, a report does not read them a second time to analyse dispatches.
 const MOST_CALLS: u64 = 2_000_000;
 
-/// Returns the rules that apply; the rule that can save the most time comes first. If there are
-/// dispatches and a process has several threads, all calls are read once more, except in a large
-/// profile or a run with a budget. `summary` is a summary by op without a filter.
+/// Returns the rules that apply; the one that can save the most time comes first. All calls may be
+/// read once more, to analyse dispatches. `summary` is a summary by op without a filter.
 pub fn fired(profile: &Profile, summary: &Summary) -> Vec<Fired> {
     let dispatches = summary.dispatches.is_some_and(|n| n > 0)
         || summary.rows.iter().any(|row| row.dispatches.is_some());
@@ -35,8 +31,7 @@ pub fn is_whole(overview: &Overview<'_>) -> bool {
         && overview.skip_ms == 0.0
 }
 
-/// For a report of all ops, returns a sentence about the rule that can save the most time. `None`
-/// if no rule applies.
+/// In a report of all ops, returns the rule that can save the most time. `None` if no rule applies.
 pub fn most(overview: &Overview<'_>) -> Option<String> {
     if !is_whole(overview) || overview.summary.calls == 0 {
         return None;
@@ -45,8 +40,8 @@ pub fn most(overview: &Overview<'_>) -> Option<String> {
     all.first().map(|first| finding(overview.profile, first))
 }
 
-/// Returns what a rule found as a sentence without advice:
-/// `…; changing that can save at most 31 % of the wall time (52.0 ms of 168 ms)`.
+/// Returns what a rule found, without advice: `…; changing that can save at most 31 % of the wall
+/// time (52.0 ms of 168 ms)`.
 pub fn finding(profile: &Profile, fired: &Fired) -> String {
     let what = match fired.rule {
         Rule::Between { dispatches, before, mean_ns } => format!(
@@ -121,8 +116,8 @@ pub fn finding(profile: &Profile, fired: &Fired) -> String {
         }
     };
     match fired.rule {
-        // For each page fault, only the smallest possible cost is assumed, so the saving has no
-        // known upper limit.
+        // A page fault counts at its smallest possible cost, so the saving has no known upper
+        // limit.
         Rule::FreshMemory { .. } => what,
         _ => format!(
             "{what}; changing that can save at most {} of the wall time ({} of {})",
@@ -133,7 +128,6 @@ pub fn finding(profile: &Profile, fired: &Fired) -> String {
     }
 }
 
-/// Returns the advice for a rule.
 pub fn advice(rule: &Rule) -> &'static str {
     match rule {
         Rule::Between { .. } => {
@@ -161,7 +155,6 @@ pub fn advice(rule: &Rule) -> &'static str {
     }
 }
 
-/// Returns the name of a rule in JSON.
 pub fn rule_name(rule: &Rule) -> &'static str {
     match rule {
         Rule::Between { .. } => "between_dispatches",
@@ -177,8 +170,8 @@ pub fn rule_name(rule: &Rule) -> &'static str {
     }
 }
 
-/// Describes gaps; their times are in ns: `49 gaps (median 114 µs, mean 2.74 ms, longest 14.6 ms)`.
-/// The mean alone could be that of a few long gaps.
+/// Formats gaps, from ns: `49 gaps (median 114 µs, mean 2.74 ms, longest 14.6 ms)`. The mean alone
+/// could be that of a few long gaps.
 pub fn gaps(of: Before) -> String {
     format!(
         "{} (median {}, mean {}, longest {})",

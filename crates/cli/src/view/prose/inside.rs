@@ -7,11 +7,11 @@ use profile::Profile;
 use crate::terminal::visible;
 use crate::view::units::{percent, shorten};
 
-/// Names that are longer than this are shortened.
+/// Longer names are shortened.
 const NAME: usize = 60;
 
-/// Returns the text of this line. `None` if no function takes most of the time, or if `has_loops`
-/// says that the profile has loops or may have some. `summary` is a summary by op without a filter.
+/// Returns the line. `None` if no function takes most of the time, or if `has_loops` says that the
+/// profile has loops or may have some. `summary` is a summary by op without a filter.
 pub fn text(profile: &Profile, summary: &Summary, has_loops: bool) -> Option<String> {
     let most = summary.dominant(profile).filter(|_| !has_loops)?;
     let op = profile.ops.get(most.op)?;

@@ -1,5 +1,5 @@
-//! Prints the different lengths of a recording, such as the run, all calls, or one thread. For each
-//! length, a text says from which moment to which it is measured.
+//! Prints the different lengths of a recording, such as the run, all calls, or one thread. A text
+//! says from which moment to which a length is measured.
 
 use std::io::{self, Write};
 
@@ -76,7 +76,6 @@ pub fn rows(overview: &Overview<'_>) -> Vec<[String; 3]> {
     overview.summary.lengths(profile).into_iter().map(row).collect()
 }
 
-/// Prints the lengths as a table.
 pub fn print(
     out: &mut impl Write,
     overview: &Overview<'_>,

@@ -1,4 +1,4 @@
-//! Prints losses. All views use these functions.
+//! Prints losses.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,6 @@ use crate::terminal::{Style, say};
 use crate::view::units::grouped;
 use crate::view::wrap::wrapped;
 
-/// Returns the meaning of the loss's error number, if it has one.
 pub fn errno_text(loss: &LossCount) -> Option<String> {
     loss.errno.map(|errno| match model::errno::kernel_only(errno) {
         Some((name, meaning)) => format!("{name}: {meaning} (os error {errno})"),
@@ -19,8 +18,7 @@ pub fn errno_text(loss: &LossCount) -> Option<String> {
     })
 }
 
-/// Returns the losses sorted by severity, with the worst ones first. Losses of equal severity keep
-/// their order.
+/// Returns the losses, the worst ones first. Equal ones keep their order.
 pub fn by_severity(losses: &[LossCount]) -> Vec<&LossCount> {
     let mut sorted: Vec<&LossCount> = losses.iter().collect();
     sorted.sort_by_key(|loss| std::cmp::Reverse(severity(loss)));
@@ -38,7 +36,7 @@ pub fn severity(loss: &LossCount) -> Severity {
     loss.severity()
 }
 
-/// Like [`print`], but losses that change no number are only named, together in one line.
+/// Like [`print`], but losses that change no number are named in one line.
 pub fn print_brief(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Result<()> {
     let is_note = |loss: &LossCount| severity(loss) == Severity::Note;
     let (notes, others): (Vec<_>, Vec<_>) = losses.iter().cloned().partition(is_note);
@@ -53,7 +51,6 @@ pub fn print_brief(out: &mut impl Write, losses: &[LossCount], width: usize) -> 
     }
 }
 
-/// Prints a paragraph for each loss, with the worst losses first.
 pub fn print(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Result<()> {
     for loss in by_severity(losses) {
         let errno = errno_text(loss).map_or(String::new(), |text| format!(" ({text})"));
@@ -72,7 +69,6 @@ pub fn print(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Re
     Ok(())
 }
 
-/// Returns the losses for JSON, with the worst ones first.
 pub fn losses_out(losses: &[LossCount]) -> Vec<impl Serialize + use<>> {
     by_severity(losses).into_iter().map(loss).collect()
 }
@@ -92,8 +88,7 @@ fn loss(loss: &LossCount) -> impl Serialize + use<> {
 mod tests {
     use super::*;
 
-    /// For error numbers that are used only inside of the kernel, the C library has no text but
-    /// "Unknown error".
+    /// The C library has no text for error numbers of the kernel alone.
     #[test]
     fn error_numbers_have_a_text() {
         let text = |errno| {

@@ -1,5 +1,4 @@
-//! Writes notes below a report: what a reader should know in addition to the numbers, and why a
-//! profile may have no calls.
+//! Writes notes below a report, and why a profile may have no calls.
 
 use std::borrow::Cow;
 
@@ -12,11 +11,11 @@ use super::overview::{Overview, name_of};
 use crate::view::labels::labels;
 use crate::view::units::{grouped, plural};
 
-/// The largest number of rows with contradictions that are named. Further rows are only counted.
+/// At most this many rows with contradictions are named.
 const NAMED: usize = 3;
 
-/// Describes contradictions between numbers. If this is why values are shown as they were recorded,
-/// the text says so.
+/// Describes contradictions between numbers. If values are therefore shown as recorded, the text
+/// says so.
 fn contradictions(overview: &Overview<'_>) -> Vec<String> {
     let all = &overview.summary.violations;
     let (of_correction, others): (Vec<Violation>, Vec<Violation>) =
@@ -49,7 +48,6 @@ fn contradictions(overview: &Overview<'_>) -> Vec<String> {
     notes
 }
 
-/// Returns the words for a kind of contradiction.
 pub fn words(what: Contradiction) -> &'static str {
     match what {
         Contradiction::NothingLeft => "in most calls, more than there was",
@@ -62,8 +60,8 @@ pub fn words(what: Contradiction) -> &'static str {
     }
 }
 
-/// Returns a name for ops without shapes, such as `the ops of PyTorch`, if their host records
-/// shapes only on request. `None` if any shapes of such ops were recorded.
+/// Returns the ops whose shapes were not recorded, if their host records shapes on request: `the
+/// ops of PyTorch`.
 pub fn without_shapes(profile: &Profile) -> Option<&str> {
     let ops = profile.ops.all().iter();
     let of_host = ops.map(|op| (op, profile.ops.host_of(op)));
@@ -75,7 +73,6 @@ pub fn without_shapes(profile: &Profile) -> Option<&str> {
     all.first().filter(|_| !known).map(|(_, host)| &*host.ops)
 }
 
-/// Returns facts about this profile that a reader should know in addition to its numbers.
 pub fn notes(overview: &Overview<'_>) -> Vec<String> {
     let manifest = &overview.profile.manifest;
     let mut notes = Vec::new();
@@ -163,9 +160,8 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
     notes
 }
 
-/// Returns the reasons why calls may be missing of hosts (such as PyTorch) that were seen in a
-/// process: one sentence for each host that `which` accepts. Equal sentences are returned only
-/// once.
+/// For hosts (such as PyTorch) that were seen and that `which` accepts, returns why their calls may
+/// be missing. Equal sentences are returned once.
 pub fn hosts_without_calls(profile: &Profile, which: impl Fn(&Host) -> bool) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for host in profile.processes.iter().flat_map(|process| process.seen_hosts()) {
@@ -177,7 +173,7 @@ pub fn hosts_without_calls(profile: &Profile, which: impl Fn(&Host) -> bool) -> 
     reasons
 }
 
-/// Joins the first three words or sentences. If there are more, their number follows.
+/// Joins the first three texts, and says how many more there are.
 pub fn some_of<T: AsRef<str>>(all: Vec<T>) -> String {
     const MOST: usize = 3;
     let mut named: Vec<Cow<'_, str>> =
@@ -188,9 +184,8 @@ pub fn some_of<T: AsRef<str>>(all: Vec<T>) -> String {
     named.join(" and ")
 }
 
-/// If the command line has a Python option that turns off `sitecustomize`, returns a sentence about
-/// it. Counterpoint is connected to TVM and PyTorch by `sitecustomize`, so without it, no Python op
-/// is recorded.
+/// Returns a sentence about a Python option that turns off `sitecustomize`, through which
+/// Counterpoint records TVM and PyTorch.
 pub fn isolated_python(command: &[String]) -> Option<String> {
     let is_python = |word: &String| {
         let name = word.rsplit('/').next().unwrap_or_default();
@@ -205,7 +200,7 @@ pub fn isolated_python(command: &[String]) -> Option<String> {
     ))
 }
 
-/// Returns the first of Python's options `-I`, `-E` and `-S`, if one is given.
+/// Returns the first of `-I`, `-E` and `-S`.
 fn isolating_option(words: &[String]) -> Option<char> {
     let mut words = words.iter();
     while let Some(letters) = words.next().and_then(|word| word.strip_prefix('-')) {
@@ -223,8 +218,7 @@ fn isolating_option(words: &[String]) -> Option<char> {
                 'I' | 'E' | 'S' => return Some(letter),
                 // The words after this option are arguments of the program.
                 'c' | 'm' => return None,
-                // The value of this option is the rest of the word or, if the word ends here, the
-                // next word.
+                // The value is the rest of the word, or else the next word.
                 'W' | 'X' => {
                     if at + 1 == letters.len() {
                         words.next();
@@ -238,7 +232,7 @@ fn isolating_option(words: &[String]) -> Option<char> {
     None
 }
 
-/// Returns reasons why the profile has no calls. If no reason is certain, returns the likely ones.
+/// Returns why the profile has no calls: a certain reason, or likely ones.
 pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
     let profile = overview.profile;
     let manifest = &profile.manifest;
@@ -265,7 +259,7 @@ pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
     }
     let explains = |loss: &&LossCount| match loss.loss() {
         Some(Loss::CallCutShort) => true,
-        // These losses do not prevent calls from being recorded.
+        // Calls are recorded in spite of these losses.
         Some(Loss::CounterOpenFailed | Loss::CounterReadFailed | Loss::DescriptorLost) => false,
         // These losses are not about calls.
         Some(Loss::TornTrack | Loss::TrackOverrun | Loss::TrackReadFailed) => false,

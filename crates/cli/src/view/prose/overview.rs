@@ -4,29 +4,25 @@ use analysis::{By, Summary, TracksSummary};
 use model::metric::Bound;
 use profile::Profile;
 
-/// The data and the choices of a view of calls.
 #[derive(Clone, Copy)]
 pub struct Overview<'a> {
     pub profile: &'a Profile,
-    /// The summary of the profile's calls.
     pub summary: &'a Summary,
-    /// The summary of the profile's time series.
     pub tracks: &'a TracksSummary,
-    /// What a row stands for, such as an op or a thread.
+    /// What a row stands for.
     pub by: By,
-    /// Only ops whose names match this pattern are shown.
+    /// Only ops whose names match are shown.
     pub filter: Option<&'a str>,
-    /// A kind, a device and a stream. Only activities that match the given ones are shown.
+    /// Patterns of a kind, a device and a stream.
     pub places: [Option<&'a str>; 3],
-    /// Calls in the first `skip_ms` milliseconds of each thread are left out; 0 for none.
+    /// Calls in this many first milliseconds of each thread are left out.
     pub skip_ms: f64,
-    /// Whether values are shown as recorded, without subtracting the values of empty calls.
+    /// Values are as recorded: the values of empty calls are not subtracted.
     pub raw: bool,
-    /// The metrics of each row.
     pub metrics: &'a [Bound],
 }
 
-/// Returns the word for what a row stands for. The column of names has the same word.
+/// The word for a row, which the column of names has, too.
 pub fn name_of(by: By) -> &'static str {
     match by {
         By::Op | By::OpInProcess => "op",

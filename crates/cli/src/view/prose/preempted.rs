@@ -8,13 +8,13 @@ use super::overview::Overview;
 use crate::view::labels::{process_label, thread_label};
 use crate::view::units::{grouped, number, percent, plural, time};
 
-/// Returns a sentence about the thread that was preempted most often: how often, and by how much
-/// this made durations longer. `None` if no thread was preempted often.
+/// Returns a sentence about the thread that was preempted most often. `None` if no thread was
+/// preempted often.
 pub fn text(overview: &Overview<'_>) -> Option<String> {
     text_of(overview.profile, overview.summary, "durations")
 }
 
-/// Like [`text`]. `times` is the name of the times that became longer.
+/// `times` is the name of the times that became longer.
 pub fn text_of(profile: &Profile, summary: &Summary, times: &str) -> Option<String> {
     let all = summary.preempted(profile);
     let most = all.first()?;

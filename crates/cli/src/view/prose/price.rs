@@ -9,18 +9,17 @@ use super::overview::Overview;
 use crate::object::object;
 use crate::view::units::{grouped, number, percent, plural, time};
 
-/// If recording cost at least this part of the program's processor time, the head of a report
-/// mentions the cost.
+/// The head of a report mentions the cost if it is a larger part of the program's processor time.
 const WORTH_SAYING: f64 = 0.05;
-/// The option with the budget that the line about the cost recommends.
+/// The budget that the line about the cost recommends.
 const BUDGET: &str = "--budget 2%";
 
 fn of_all(overview: &Overview<'_>) -> Option<Price> {
     Price::of(&overview.summary.probes, overview.profile.bracketed_calls())
 }
 
-/// Returns the line about the cost of recording that is printed above a table. `None` if the cost
-/// was small or is not known, or if a budget limited it.
+/// Returns the line about the cost of recording above a table. `None` if the cost was small, not
+/// known, or limited by a budget.
 pub fn warning(profile: &Profile, costs: &[ProbeCost]) -> Option<String> {
     if profile.manifest.budget.is_some() {
         return None;
@@ -30,8 +29,8 @@ pub fn warning(profile: &Profile, costs: &[ProbeCost]) -> Option<String> {
 
 fn too_much(totals: &Price) -> Option<String> {
     let Some(of_program) = totals.of_program else {
-        // The estimated cost exceeds all processor time that was used, so it cannot be printed as a
-        // part of this time.
+        // The estimated cost exceeds all processor time, so it cannot be shown as a part of this
+        // time.
         return totals.of_used.filter(|part| *part > 0.5).map(|_| {
             format!(
                 "recording took nearly all of the processor time, about {} ({BUDGET} limits it)",
@@ -49,13 +48,12 @@ fn too_much(totals: &Price) -> Option<String> {
     })
 }
 
-/// Returns the cost in one line.
 pub fn line(overview: &Overview<'_>) -> String {
     line_of(overview.profile, &overview.summary.probes, overview.summary.raw)
 }
 
-/// Returns the cost of recording in one line, for a view without a summary of calls. `raw` means
-/// that nothing was subtracted from the times in calls.
+/// Returns the cost in one line, for a view without a summary of calls. With `raw`, nothing was
+/// subtracted from the times in calls.
 pub fn line_of(profile: &Profile, costs: &[ProbeCost], raw: bool) -> String {
     match Price::of(costs, profile.bracketed_calls()) {
         None => UNKNOWN.to_owned(),
@@ -81,8 +79,7 @@ fn in_short(totals: &Price, processes: usize) -> String {
         n => format!("all {n} processes"),
     };
     let share = match (totals.of_program, totals.cpu_ns) {
-        // The share is relative to the processor time that the program would have used without the
-        // recorder.
+        // The share is of the processor time without the recorder.
         (Some(more), _) if more.value > 0.0 => {
             let alone = time(totals.total.value / more.value);
             let more = percent(more.value);
@@ -100,7 +97,6 @@ fn in_short(totals: &Price, processes: usize) -> String {
     format!("about {ns} of processor time{share}{by_steps}")
 }
 
-/// Returns the cost in one paragraph.
 pub fn text(overview: &Overview<'_>) -> String {
     let summary = overview.summary;
     let mut text = text_of(overview.profile, &summary.probes);
@@ -198,8 +194,8 @@ fn cost_text(totals: &Price) -> String {
     format!("about {}{}: {}", range(totals.total), share_text(totals), parts.join(", "))
 }
 
-/// Returns the text of a value with its range, `12.3 ms (10.1 ms to 14.2 ms)`. If both ends look
-/// the same as the value, only the value is printed.
+/// Returns `12.3 ms (10.1 ms to 14.2 ms)`, or only the value if both ends look the same as the
+/// value.
 fn range(ns: Estimate) -> String {
     let [value, low, high] = [ns.value, ns.low.max(0.0), ns.high].map(time);
     match low == value && high == value {
@@ -208,9 +204,8 @@ fn range(ns: Estimate) -> String {
     }
 }
 
-/// Returns the cost as a share of the program's processor time. If the calculated cost is as large
-/// as all processor time, no share can be printed. In this case, the recorder's probes were faster
-/// during the calls than in the calibration.
+/// Returns the cost as a share of the program's processor time. If the cost is as large as all
+/// processor time, no share is printed: the probes were then faster than in the calibration.
 fn share_text(totals: &Price) -> String {
     let of_dispatches = match totals.of_dispatches {
         Some(share) => format!(" ({} of the time in calls)", percent(share.value)),
@@ -232,7 +227,6 @@ fn share_text(totals: &Price) -> String {
     }
 }
 
-/// Returns the reason why a metric is `null` in JSON.
 pub fn reason(hidden: Hidden, overview: &Overview<'_>) -> String {
     match hidden {
         Hidden::Counter { counter, empty_share } => {
@@ -248,10 +242,9 @@ pub fn reason(hidden: Hidden, overview: &Overview<'_>) -> String {
     }
 }
 
-/// Returns the member `probe` of the report's JSON. The costs without a range are repeated in
-/// `parts` with their ranges. Members whose names end in `_ns` are in ns. A member is null if its
-/// value is not known. `run_cpu_ns` is the processor time of the command `run` itself, which is not
-/// part of the cost.
+/// Returns the member `probe` of the report's JSON. `parts` has the costs with their ranges. What
+/// is not known is null. `run_cpu_ns` is the processor time of the command `run` itself, which is
+/// not part of the cost.
 fn probe_out(
     totals: &Price,
     run_cpu_ns: Option<u64>,
@@ -264,7 +257,7 @@ fn probe_out(
         of_calls: totals.of_calls,
         only_counted: totals.only_counted,
         total_ns: totals.total.value,
-        // This member and the next one are null if no call was timed.
+        // Null, like the next one, if no call was timed.
         per_call_ns: timed(totals.per_call_ns()),
         calibrated_per_call_ns: timed(totals.calibrated_per_call_ns()),
         probes_ns: totals.probes.value,
@@ -302,7 +295,7 @@ pub fn json_of_all(overview: &Overview<'_>) -> Option<impl Serialize + use<>> {
     of_all(overview).map(|totals| probe_out(&totals, run_cpu_ns, None))
 }
 
-/// Returns the cost of these processes for JSON. All of them together recorded `of_calls` calls.
+/// Returns the cost of these processes for JSON. Together they recorded `of_calls` calls.
 pub fn json_of_costs(costs: &[ProbeCost], of_calls: u64) -> Option<impl Serialize + use<>> {
     Price::of(costs, of_calls).map(|totals| probe_out(&totals, None, None))
 }
@@ -314,7 +307,7 @@ pub fn json_of(overview: &Overview<'_>, process: usize) -> Option<impl Serialize
     Some(probe_out(&Price::of([cost], cost.of_calls)?, None, empty))
 }
 
-/// Returns the values that were recorded for an empty call of a process, for JSON.
+/// Returns the values of an empty call of a process, for JSON.
 pub fn empty_out(profile: &Profile, empty: &EmptyCall) -> impl Serialize + use<> {
     object! {
         duration_ns: profile.timeline.duration_ns(empty.ticks),

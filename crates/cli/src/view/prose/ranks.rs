@@ -23,7 +23,7 @@ impl RankArgs {
         self.rank
     }
 
-    /// Removes all ranks from the profile except the chosen one.
+    /// Removes the other ranks from the profile.
     ///
     /// # Errors
     /// Fails if the profile has no such rank.
@@ -31,8 +31,8 @@ impl RankArgs {
         self.rank.map_or(Ok(()), |rank| keep(profile, rank))
     }
 
-    /// Fails if the recording of the chosen rank contains activities of other ranks, because they
-    /// cannot be separated.
+    /// Fails if the recording of the chosen rank has activities of other ranks, which cannot be
+    /// separated.
     ///
     /// # Errors
     /// The rank shares its recording with other ranks.
@@ -48,7 +48,7 @@ impl RankArgs {
     }
 }
 
-/// Removes all ranks from the profile except `rank`.
+/// Removes all ranks but `rank` from the profile.
 ///
 /// # Errors
 /// Fails if the profile has no such rank.
@@ -64,7 +64,7 @@ pub fn keep(profile: &mut Profile, rank: u32) -> Result<(), Failure> {
     })
 }
 
-/// Returns the line above a report that lists the ranks. `None` if the profile has no ranks.
+/// Returns the line about ranks above a report; `None` without ranks.
 pub fn line(profile: &Profile) -> Option<String> {
     let known = profile.known_ranks();
     let sizes = profile.processes.iter().filter_map(|process| process.job?.size);
@@ -85,7 +85,6 @@ pub fn line(profile: &Profile) -> Option<String> {
     })
 }
 
-/// Returns ranks as a text with ranges: `0-2, 5`.
 fn ranges(ranks: &BTreeSet<u32>) -> String {
     let mut all: Vec<(u32, u32)> = Vec::new();
     for rank in ranks {

@@ -11,12 +11,11 @@ use crate::object::object;
 use crate::view::table::{Cells, Column, Value};
 use crate::view::units::{grouped, percent, plural};
 
-/// Returns lines for the head of a report: the budget, and how many calls were timed. Empty without
-/// a budget.
+/// Returns lines about the budget and how many calls were timed; empty without a budget.
 pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)> {
     let Some(run) = &summary.sampled else { return Vec::new() };
-    // The cost that the recorder measured itself is printed only if there are no calibrated probes,
-    // from which another line computes the cost of recording.
+    // The recorder's own measurement is for runs without calibrated probes, from which another line
+    // computes the cost.
     let own = run.price.filter(|_| summary.probes.is_empty());
     let price = own.map_or_else(String::new, |price| {
         format!("; recording took {} by its own account", percent(price))
@@ -44,9 +43,8 @@ pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)>
     [Some(budget), steps(profile, summary, run.budget)].into_iter().flatten().collect()
 }
 
-/// Returns a line about the steps of a program. If a host announced its ops (reported them to the
-/// recorder) only in some steps, the line says in how many. Otherwise the line is about the cost of
-/// announcing ops in all steps.
+/// Returns a line about the steps of a program. It says in how many steps ops were announced
+/// (reported to the recorder), or what announcing them in all steps cost.
 fn steps(profile: &Profile, summary: &Summary, budget: f64) -> Option<(&'static str, String)> {
     let known = profile.processes.iter().filter_map(|process| process.steps);
     let (mut all, mut away, mut cut) = (0u64, 0u64, 0u64);
@@ -94,8 +92,7 @@ fn steps(profile: &Profile, summary: &Summary, budget: f64) -> Option<(&'static 
     ))
 }
 
-/// Explains what the values of a sample mean, and what they do not mean. `None` if no call was
-/// timed, or if all calls were.
+/// Explains what the values of a sample mean. `None` if no call was timed, or all were.
 pub fn limits(summary: &Summary) -> Option<&'static str> {
     let all = &summary.sampled.as_ref()?.all;
     let some = all.timed > 0 && Some(all.timed) != all.calls;
@@ -127,15 +124,14 @@ pub fn limits(summary: &Summary) -> Option<&'static str> {
     })
 }
 
-/// Returns the margin of the total time in all calls as text. `None` if the time is exact or not
-/// known.
+/// Returns the margin of the total time in calls. `None` if the time is exact or unknown.
 pub fn margin_together(overview: &Overview<'_>) -> Option<String> {
     let total = overview.summary.sampled.as_ref()?.all.total?;
     margin(&total).map(margin_text)
 }
 
-/// Returns half of an estimate's interval as a part of its value. It is infinity if the interval is
-/// not known. `None` if the value is exact.
+/// Returns half of an estimate's interval as a part of its value. Infinity if the interval is not
+/// known. `None` if the value is exact.
 pub fn margin(estimated: &Estimated) -> Option<f64> {
     match estimated.interval {
         Some(interval) if interval.is_exact() => None,
@@ -143,7 +139,7 @@ pub fn margin(estimated: &Estimated) -> Option<f64> {
     }
 }
 
-/// Returns the margin of an estimate as text; empty if the estimate is exact.
+/// Returns the margin as text; empty if the estimate is exact.
 pub fn margin_of(estimated: &Estimated) -> String {
     margin(estimated).map_or_else(String::new, margin_text)
 }
@@ -153,8 +149,7 @@ pub fn about(by_steps: Option<&Estimated>) -> &'static str {
     if by_steps.is_some() { "~" } else { "" }
 }
 
-/// Returns a margin as text: ` ±4 %`. A margin above 100 % is not printed as a number, because the
-/// number would not be useful.
+/// Returns a margin as text: ` ±4 %`. The number of a margin above 100 % would not be useful.
 pub fn margin_text(part: f64) -> String {
     match part * 100.0 {
         p if !p.is_finite() => " ±?".to_owned(),
@@ -185,9 +180,8 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
             let part = |found: &Option<Estimated>| found.map(|share| Value::Part(share.value));
             column.cells = Cells::Stored(found.iter().map(part).collect());
         }
-        // If the cost of brackets (the pairs of readings around calls) was subtracted from a value,
-        // its interval also includes the uncertainty of this cost. Then only that interval is
-        // printed.
+        // If the cost of brackets (the pairs of readings around calls) was subtracted, the interval
+        // of the value includes it, and that interval is printed.
         let margins = column.cells.stored().iter_mut().zip(&found).map(|(cell, found)| {
             let of_sample = margin(found.as_ref()?)?;
             let Some(Value::Estimated(_, all, with_interval)) = cell else {
@@ -227,9 +221,8 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
     if let Some(column) = columns.iter_mut().find(|column| column.name == "dispatches") {
         column.csv_only |= column.cells.iter().all(|cell| cell.is_none());
     }
-    // In a run with a budget, counters are read only in some calls. Every metric is computed from
-    // these calls and would be marked as partial, so the mark is removed. In a table by CPU,
-    // counters have no values, so the marks of counters are removed, too.
+    // With a budget, counters are read in some calls, so the mark of metrics as partial says
+    // nothing. In a table by CPU, counters have no values.
     let by_cpu = sampled.iter().any(|row| row.calls.is_none());
     let partial = columns.iter_mut().filter(|column| column.hidden.is_some() || by_cpu);
     partial.for_each(|column| column.coverage = None);
@@ -276,8 +269,7 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
                 Some(Value::Estimated(_, all, _)) => Some(*all),
                 _ => None,
             };
-            // If the cost of brackets was subtracted from the value, the value has its own
-            // interval, which is used instead.
+            // With the cost of brackets subtracted, the value has its own interval.
             let interval = |(at, row): (usize, &SampledRow)| {
                 let of_sample = of(row)?.interval?;
                 Some(shown(at).unwrap_or(of_sample))
@@ -308,7 +300,6 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
     columns.push(Column::for_programs("effective_calls", effective.collect()));
 }
 
-/// Marks numbers of calls that are estimates.
 fn by_steps(sampled: &[SampledRow], columns: &mut [Column]) {
     let Some(column) = columns.iter_mut().find(|column| column.name == "calls") else { return };
     if sampled.iter().all(|row| row.by_steps.is_none()) {
@@ -323,7 +314,7 @@ fn by_steps(sampled: &[SampledRow], columns: &mut [Column]) {
     column.margin = Some(margins.collect());
 }
 
-/// An estimate in JSON. If its interval is not known, the ends are null.
+/// Null ends mean that the interval is not known.
 #[derive(Serialize)]
 pub struct EstimatedOut {
     value: f64,
@@ -332,7 +323,7 @@ pub struct EstimatedOut {
 }
 
 impl EstimatedOut {
-    /// Makes the JSON form of an estimate, multiplied by `factor` to convert its unit.
+    /// `factor` converts the unit.
     pub fn new(estimated: Estimated, factor: f64) -> Self {
         let estimated = estimated.times(factor);
         Self {
@@ -343,7 +334,6 @@ impl EstimatedOut {
     }
 }
 
-/// The estimates for a group of calls, in JSON.
 #[derive(Serialize)]
 pub struct SampledOut {
     calls: Option<u64>,
@@ -359,7 +349,6 @@ pub struct SampledOut {
 }
 
 impl SampledOut {
-    /// Returns the estimates for a row, or for a whole run.
     pub fn new(profile: &Profile, row: &SampledRow) -> Self {
         let ns = profile.timeline.ns_per_tick();
         Self {
@@ -375,15 +364,14 @@ impl SampledOut {
     }
 }
 
-/// Returns the estimates for the whole run. `None` if the run had no budget.
+/// `None` if the run had no budget.
 pub fn json(overview: &Overview<'_>) -> Option<impl Serialize> {
     let run = overview.summary.sampled.as_ref()?;
     let all = SampledOut { share: None, ..SampledOut::new(overview.profile, &run.all) };
     Some(object! { budget: run.budget, price: run.price, ..all: all })
 }
 
-/// Returns the estimates for a row's counter. `None` if the run had no budget or the counter has no
-/// value.
+/// Returns the estimates for a row's counter, if it has any.
 pub fn counter(row: &Row, counter: usize) -> Option<impl Serialize> {
     let counter = row.sampled.as_ref()?.counters.get(counter).copied().flatten()?;
     Some(object! {

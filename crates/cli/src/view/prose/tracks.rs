@@ -1,4 +1,4 @@
-//! Prepares the time series of a report: the rows of a small table, and JSON with the same numbers.
+//! Prepares the time series of a report, for a table and for JSON.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,9 @@ use crate::object::object;
 use crate::terminal::visible;
 use crate::view::units::{bytes, grouped, number, percent, time};
 
-/// At most this many series are listed. Further series are only counted.
+/// At most this many series are listed.
 pub const LISTED: usize = 32;
 
-/// Returns every series of the profile, for JSON.
 pub fn json(overview: &Overview<'_>) -> Vec<impl Serialize> {
     let all = overview.tracks.series.iter();
     all.filter_map(|summary| out(overview.profile, summary)).collect()
@@ -71,7 +70,6 @@ fn out(profile: &Profile, summary: &SeriesSummary) -> Option<impl Serialize> {
     Some(result)
 }
 
-/// Returns the unit of a rate: this unit per second.
 fn rate_unit(unit: &str) -> String {
     match unit {
         "J" => "W".to_owned(),
@@ -80,8 +78,8 @@ fn rate_unit(unit: &str) -> String {
     }
 }
 
-/// Returns the rows of the table: track, scope, total, mean, lowest value, highest value and number
-/// of samples. The flag of a row is true if its total is an estimate.
+/// Returns track, scope, total, mean, lowest and highest value, and number of samples. The flag
+/// says that the total is an estimate.
 pub fn rows(overview: &Overview<'_>) -> Vec<([String; 7], bool)> {
     let dash = || "–".to_owned();
     let scopes: Vec<ScopeNames<'_>> = overview.profile.tracks.iter().map(ScopeNames::of).collect();
@@ -143,8 +141,7 @@ fn per_second(rate: f64, series: &Series) -> String {
     }
 }
 
-/// Returns a text about how regular the times between samples were. Empty if no series has a fixed
-/// interval.
+/// Returns how regular the times between samples were; empty without a fixed interval.
 pub fn evenness(overview: &Overview<'_>) -> String {
     let sampled = || {
         overview.tracks.series.iter().filter_map(|summary| {

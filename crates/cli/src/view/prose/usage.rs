@@ -1,5 +1,4 @@
-//! Shows the values that the kernel counted for threads (processor time, page faults and context
-//! switches), in calls and between them, as text and as JSON.
+//! Shows what the kernel counted for threads: processor time, page faults and context switches.
 
 use profile::Usage;
 use serde::Serialize;
@@ -8,8 +7,7 @@ use super::overview::Overview;
 use crate::view::labels::process_label;
 use crate::view::units::{grouped, plural, time};
 
-/// Returns a text for the report's head about the values that the kernel counted for all threads.
-/// `None` if the profile has no such values.
+/// Returns a text about what the kernel counted for all threads, if that is known.
 pub fn text(overview: &Overview<'_>) -> Option<String> {
     let used = |process: Option<usize>| {
         let threads = overview.summary.threads.iter();
@@ -17,8 +15,8 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
         mine.filter_map(|t| t.usage)
             .fold((0u128, Usage::default()), |(n, sum), more| (n + 1, sum.plus(&more)))
     };
-    // The processor time is the same as in the table of threads. It is counted up to the last
-    // reading of each thread's clocks.
+    // The table of threads has the same processor time, up to the last reading of each thread's
+    // clocks.
     let cpu_ns = |process: Option<usize>| -> f64 {
         let threads = overview.summary.threads.iter().filter(|t| t.usage.is_some());
         let mine = threads.filter(|t| process.is_none_or(|process| t.process == process));
@@ -36,8 +34,7 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
     if processes.len() > 1 {
         for process in processes.iter().take(PROCESSES) {
             let label = process_label(overview.profile, *process);
-            // The values of a process's threads may be missing, because the process was killed or
-            // the kernel refused to return them.
+            // Values are missing if the process was killed or the kernel refused them.
             let counted = match used(Some(*process)) {
                 (0, _) => "not known".to_owned(),
                 (_, used) => one(cpu_ns(Some(*process)), &used),
@@ -51,7 +48,7 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
     Some(text)
 }
 
-/// The largest number of processes that are listed.
+/// At most this many processes are listed.
 const PROCESSES: usize = 4;
 
 fn one(cpu_ns: f64, used: &Usage) -> String {

@@ -19,7 +19,7 @@ use crate::view::overview::name_of;
 use crate::view::sampled;
 use crate::view::table::{Cells, Column, Found, Quantity, Table, Value};
 
-/// Makes the table of a summary. The rows are in the order of the summary.
+/// Makes the table of a summary, in the order of the summary.
 pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Table {
     let (metrics, by, raw) = (&options.metrics, options.by, summary.raw);
     let rows = &summary.rows;
@@ -34,7 +34,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     let with_interval = |ticks: Estimate| {
         Some(Value::Estimated(Quantity::Ns, ticks.times(line.ns_per_tick()), true))
     };
-    // If each pass repeats the calls of every op, values are means over the passes.
+    // If passes repeat the calls of each op, values are means over the passes.
     let repeated = are_means(profile, by);
     let of_pass = |row: &Row| row.in_pass(passes(profile, by));
     let count = |n: u64| Value::Count(n.into());
@@ -56,8 +56,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     }
     push(1, "calls", "calls", &|r| of_pass(r).calls.map(count));
     push(7, "dispatches", "dispatches", &|r| of_pass(r).dispatches.map(count));
-    // A table of threads also has a column with the time between calls, so the total is titled "in
-    // calls".
+    // A table of threads also has the time between calls, so its total is called "in calls".
     let is_whole = by == By::Thread && options.filter.is_none();
     let title = if is_whole { "in calls" } else { "total" };
     push(1, "total_ns", title, &|r| ns(of_pass(r).total));
@@ -67,7 +66,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
             Some(Value::Text(by_pass(r, |pass| pass.calls.to_string())))
         });
     }
-    // Calls that belong to no thread have no share of the threads' time.
+    // Calls of no thread have no share of the threads' time.
     let of_thread = |r: &Row| !r.key.is_apart(profile);
     push(2, "self_ns", "self", &|r| ns(of_pass(r).own).filter(|_| of_thread(r)));
     push(2, "share", "share", &|r| {
@@ -101,14 +100,14 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     push(8, "cpus", "cpus", &|r| Some(Value::Count(r.cpus.len() as u128)));
     push(11, "min_ns", "min", &|r| ns(r.call(r.min)));
     push(11, "max_ns", "max", &|r| ns(r.call(r.max)));
-    // If no call contains another call, self time equals total time. In a table of threads, the
-    // column is left out for people, too, because inner calls belong to the same thread.
+    // Without calls inside of calls, self time equals total time. In a table of threads, inner
+    // calls belong to the same thread.
     if (!summary.nested || by == By::Thread)
         && let Some(column) = columns.iter_mut().find(|column| column.name == "self_ns")
     {
         column.csv_only = true;
     }
-    // Only IREE has dispatches. With other hosts, the column would contain only dashes.
+    // The hosts have no dispatches, so the column would contain only dashes.
     if rows.iter().all(|row| row.dispatches.is_none())
         && let Some(column) = columns.iter_mut().find(|column| column.name == "dispatches")
     {
@@ -152,8 +151,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     if by == By::Thread { with_silent(profile, summary, table) } else { table }
 }
 
-/// Adds the threads that recorded no call. Their rows have only a name, 0 calls and the processor
-/// time.
+/// Adds the threads without calls. They have a name and the processor time.
 fn with_silent(profile: &Profile, summary: &Summary, mut table: Table) -> Table {
     table.names = Names::Shortened(THREAD_WIDTH);
     let several = summary.threads.windows(2).any(|two| two[0].process != two[1].process);
@@ -172,9 +170,8 @@ fn with_silent(profile: &Profile, summary: &Summary, mut table: Table) -> Table 
     table
 }
 
-/// Adds the columns of metrics: the values at `place`, and at the end, for programs, the numbers of
-/// calls with a value. All columns refer to one list with the metrics of all rows, so that a cell
-/// takes no memory.
+/// Adds the metrics at `place`, and their numbers of calls at the end, for programs. The columns
+/// refer to one list of values, so a cell takes no memory.
 fn add_metrics(
     profile: &Profile,
     rows: &[Row],
@@ -183,8 +180,7 @@ fn add_metrics(
     columns: &mut Vec<Column>,
 ) {
     let values: Rc<[MetricValues]> = rows.iter().map(|row| row.metrics.clone()).collect();
-    // For each row, the number of calls that could have a value: those of all passes, or those of
-    // the counter's pass.
+    // The calls of a row that could have a value: those of all passes, or of the counter's pass.
     let mut calls: HashMap<Option<u32>, Rc<[u64]>> = HashMap::new();
     let mut shown = Vec::with_capacity(metrics.len());
     for (i, metric) in metrics.iter().enumerate() {
@@ -222,7 +218,7 @@ fn add_metrics(
     columns.splice(place..place, shown);
 }
 
-/// If the cost of empty calls was measured, adds both ends of the intervals of means, for programs.
+/// Adds the ends of the intervals of means, for programs, if empty calls were measured.
 fn intervals(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
     if rows.iter().all(|row| row.taken.is_none()) {
         return;
@@ -249,7 +245,6 @@ fn intervals(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
 
 type Push<'a> = dyn FnMut(u8, &str, &str, &dyn Fn(&Row) -> Option<Value>) + 'a;
 
-/// Adds the kernel's counts of each thread, in calls and between them.
 fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
     let time = |row: &Row| {
         let Key::Thread(process, thread) = row.key else { return None };
@@ -261,7 +256,7 @@ fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
     if rows.iter().any(|row| on_cpu(row).is_some()) || !summary.silent.is_empty() {
         push(2, "thread_cpu_ns", "on a CPU", &|row| on_cpu(row).map(Value::Ns));
     }
-    // Imported profiles and profiles of earlier versions do not have this data.
+    // Imported and old profiles do not have this data.
     if rows.iter().all(|row| usage(row).is_none()) {
         return;
     }
@@ -274,8 +269,7 @@ fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
     count("thread_involuntary_switches", "involuntary switches", &|used| used.involuntary_switches);
 }
 
-/// Returns the text of all passes' values: `10` if all passes have the same value, otherwise
-/// `10|12`.
+/// Returns `10` if all passes agree, and otherwise `10|12`.
 pub fn by_pass(row: &Row, text: impl Fn(&PassTotal) -> String) -> String {
     let mut all: Vec<String> = row.passes.iter().map(text).collect();
     if all.windows(2).all(|pair| pair[0] == pair[1]) {
@@ -284,8 +278,8 @@ pub fn by_pass(row: &Row, text: impl Fn(&PassTotal) -> String) -> String {
     all.join("|")
 }
 
-/// In a run whose counters took turns, marks estimates. Adds the number of estimated calls, and the
-/// part of the time in which each counter was counting.
+/// In a run whose counters took turns, marks estimates, and adds their numbers and the part of the
+/// time in which a counter was counting.
 fn estimates(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
     for (i, counter) in profile.manifest.counters.iter().enumerate() {
         let of = |row: &Row| row.counters.get(i).copied().flatten();
@@ -308,8 +302,7 @@ fn estimates(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
     }
 }
 
-/// Returns for each row which part of the counter's value the recorder itself counted, as measured
-/// with an empty call. `None` if it is not more than half.
+/// Returns which part of a counter's value an empty call reads, if it is more than half.
 fn mostly_empty(rows: &[Row], counter: usize) -> Vec<Option<f64>> {
     let share = |row: &Row| row.counters.get(counter).copied().flatten()?.empty_share();
     rows.iter().map(|row| share(row).filter(|share| *share > MOSTLY_EMPTY)).collect()
@@ -333,7 +326,7 @@ fn mean(unit: Unit, mean: Estimate) -> Value {
     Value::Estimated(quantity, mean, true)
 }
 
-/// Returns the columns that identify a row. The first of them contains the row's name.
+/// Returns the columns that identify a row; the first has its name.
 fn names(profile: &Profile, rows: &[Row], by: By) -> Vec<Column> {
     let labels = labels(profile, &rows.iter().map(|row| row.key).collect::<Vec<_>>());
     let text = |name: &str, title: &str, csv_only, cells: Vec<Option<String>>| {

@@ -1,27 +1,23 @@
-//! Chooses which rows of a table are shown, and in which order. The rows form trees: a row can be
-//! below another row.
+//! Chooses the shown rows of a table and their order. The rows form trees.
 
 use crate::failure::Failure;
 use crate::view::table::Table;
 
-/// The selection of rows.
 pub struct Choice<'a> {
-    /// For each row, the index of the row above it.
+    /// For each row, the row above it.
     pub parents: &'a [Option<usize>],
-    /// For each row, whether the filter selects the row itself.
+    /// Whether the filter selects the row itself.
     pub is_match: &'a [bool],
-    /// For each row, its weight. `--top` keeps the rows with the greatest weights.
+    /// `--top` keeps the rows with the greatest weights.
     pub weights: &'a [f64],
-    /// The column by which the rows below the same row are sorted. `None` keeps the order of the
-    /// table.
+    /// The column that sorts the rows below the same row. `None` keeps the order of the table.
     pub sort: Option<&'a str>,
-    /// The largest number of rows that are shown. `None` for all.
+    /// How many rows are chosen by weight; `None` for all.
     pub top: Option<usize>,
 }
 
-/// Keeps the rows that match, and the rows above and below them. If these are more than `top` rows,
-/// keeps only the `top` rows with the greatest weights, and all rows above them. A row comes before
-/// the rows below it.
+/// Keeps the rows that match, and the rows above and below them. Of these, the `top` rows with the
+/// greatest weights are kept, and all rows above them. A row comes before the rows below it.
 pub fn choose(table: &mut Table, choice: &Choice<'_>) -> Result<(), Failure> {
     if let Some(sort) = choice.sort {
         table.sort(sort)?;
@@ -41,8 +37,8 @@ pub fn choose(table: &mut Table, choice: &Choice<'_>) -> Result<(), Failure> {
             at = above(row);
         }
     }
-    // The rows directly below each row, in reverse order. Index 0 has the rows that are below no
-    // row, and index n + 1 has the rows below row n.
+    // The rows directly below each row, in reverse order. Index 0 is for rows below no row, and
+    // index n + 1 for the rows below row n.
     let mut below: Vec<Vec<usize>> = vec![Vec::new(); shown.len() + 1];
     for row in table.order.iter().rev().copied().filter(|row| kept[*row]) {
         below[above(row).map_or(0, |parent| parent + 1)].push(row);
@@ -57,7 +53,7 @@ pub fn choose(table: &mut Table, choice: &Choice<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns for each row whether it matches, or a row above or below it matches.
+/// Whether a row matches, or a row above or below it does.
 pub fn with_around_and_inside(parents: &[Option<usize>], is_match: &[bool]) -> Vec<bool> {
     let mut shown = is_match.to_vec();
     for row in 0..shown.len() {
@@ -76,8 +72,7 @@ mod tests {
     use super::*;
     use crate::view::table::{Column, Value};
 
-    /// The tree is a(b(c), d), e: row a is above b and d, and b is above c. The numbers are the
-    /// weights of the rows.
+    /// The tree is a(b(c), d), e.
     fn chosen(matching: &str, sort: Option<&str>, top: Option<usize>) -> (String, usize) {
         let names = ["a", "b", "c", "d", "e"];
         let parents = [None, Some(0), Some(1), Some(0), None];

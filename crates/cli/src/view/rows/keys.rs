@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use super::labels::op_of;
 
-/// The identity of a row.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum KeyOut<'a> {
@@ -17,8 +16,7 @@ pub enum KeyOut<'a> {
         library: &'a str,
         source: Option<String>,
         tag: Option<&'a str>,
-        /// The facts about an op of a virtual machine, or about a part of such an op. For
-        /// dispatches, its JSON members are null.
+        /// The facts about an op of a virtual machine; null for dispatches.
         #[serde(flatten)]
         of_machine: Option<OfMachine<'a>>,
     },
@@ -38,22 +36,20 @@ pub enum KeyOut<'a> {
         pid: u32,
     },
     Rank {
-        /// The rank; null if it is not known.
+        /// Null if it is not known.
         rank: Option<u32>,
         world_size: Option<u32>,
-        /// The machine of the rank, and the member of the merged profile to which the rank belongs.
         #[serde(flatten)]
         member: MemberOut<'a>,
-        /// The indices of the rank's processes.
         processes: Vec<usize>,
     },
     Kind {
-        /// The kind as the trace names it.
+        /// As the trace names it.
         kind: &'a str,
-        /// The generic meaning of the kind, which is the same for all tools.
+        /// The generic meaning, which is the same for all tools.
         generic: Option<&'static str>,
     },
-    /// The device of the row. Its JSON members are null for rows that are not on a device.
+    /// The members are null for rows that are not on a device.
     Device {
         device: Option<u32>,
         device_name: Option<&'a str>,
@@ -69,11 +65,11 @@ pub enum KeyOut<'a> {
     },
 }
 
-/// The recording that a process belongs to, if a profile consists of several recordings.
+/// The recording that a process belongs to.
 #[derive(Serialize)]
 pub struct MemberOut<'a> {
     host: &'a str,
-    /// The name of the member of a merged profile; null if the profile is not merged.
+    /// The member of a merged profile, or null.
     profile: Option<&'a str>,
 }
 
@@ -85,7 +81,6 @@ impl<'a> MemberOut<'a> {
     }
 }
 
-/// The facts that only ops of virtual machines have.
 #[derive(Serialize)]
 pub struct OfMachine<'a> {
     role: &'static str,
@@ -94,7 +89,6 @@ pub struct OfMachine<'a> {
     asynchronous: bool,
 }
 
-/// A thread of the profile.
 #[derive(Serialize)]
 pub struct ThreadRef {
     process: usize,
@@ -103,14 +97,12 @@ pub struct ThreadRef {
     tid: u32,
 }
 
-/// Returns the identity of a thread.
 pub fn thread_ref(profile: &Profile, process: usize, thread: usize) -> ThreadRef {
     let p = &profile.processes[process];
     let t = &p.threads[thread];
     ThreadRef { process, pid: p.id.pid, thread: t.uid, tid: t.tid }
 }
 
-/// Returns the identity of a row.
 pub fn key_out(profile: &Profile, key: Key) -> KeyOut<'_> {
     match key {
         Key::Op(op_id) | Key::OpIn(_, op_id) => {
@@ -170,7 +162,7 @@ pub fn key_out(profile: &Profile, key: Key) -> KeyOut<'_> {
     }
 }
 
-/// Returns the generic name of a kind of activities; `None` for a kind without a published meaning.
+/// Returns the generic name of a kind of activities, if its meaning is published.
 pub fn generic(kind: &str) -> Option<&'static str> {
     let registry = Registry::new();
     match registry.kind(registry.parse(kind)?) {

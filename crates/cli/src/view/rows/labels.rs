@@ -9,7 +9,7 @@ use profile::{Op, Process, Profile, Role};
 
 use crate::terminal::visible;
 
-/// Returns the op of a row, if the row is about an op whose metadata is known.
+/// Returns the op of a row, if its metadata is known.
 pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
     match key {
         Key::Op(id) | Key::OpIn(_, id) => profile.ops.get(id),
@@ -17,10 +17,9 @@ pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
     }
 }
 
-/// Returns a label for each row. If different ops have the same name, more is added to the label
-/// until the labels differ. First come the arguments (for overloaded C++ functions, the parameters,
-/// and then the recorded arguments), then the name of the library, and then the op's number. If
-/// threads of several processes have the same name and number, the process is added.
+/// Returns a label for each row. If ops have the same name, more is added until the labels differ.
+/// First come the arguments (for overloaded C++ functions, the parameters), then the library, then
+/// the op's number. Threads of several processes with the same label get the process.
 pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
     let short = |key: &Key| label(profile, *key, Detail::Short);
     let mut labels: Vec<String> = keys.iter().map(short).collect();
@@ -41,7 +40,7 @@ pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
             let op = op_of(profile, *key);
             let differ = arguments[label.as_str()].len() > 1;
             match (attempt, *key) {
-                // Arguments distinguish ops best, if they differ.
+                // Arguments distinguish ops best.
                 (0, Key::Op(_)) if differ => {
                     label.push_str(&format!(" ({})", op.map_or("", |op| &op.arguments)));
                 }
@@ -59,7 +58,7 @@ pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
     labels
 }
 
-/// Returns the name of an op. The op's role follows if the name alone would be misleading.
+/// Returns the name of an op. The role follows if the name alone would be misleading.
 fn op_label(op: &Op, detail: Detail) -> String {
     let name = demangle(op.shown_name(), detail);
     match op.role {
@@ -106,9 +105,8 @@ fn label(profile: &Profile, key: Key, detail: Detail) -> String {
     }
 }
 
-/// Returns the label of a rank, such as `rank 3`. The machine follows if the profile is from
-/// several machines. The label of processes without a rank is the name of their member of the
-/// merged profile.
+/// Returns the label of a rank, `rank 3`, with the machine if there are several. Processes without
+/// a rank have the name of their member of the merged profile.
 fn rank_label(profile: &Profile, first: usize) -> String {
     let Some(process) = profile.processes.get(first) else { return String::new() };
     let member = profile.members.get(process.member);
@@ -124,9 +122,9 @@ fn rank_label(profile: &Profile, first: usize) -> String {
     }
 }
 
-/// Returns the label of a process, such as `4711 iree-run-module`. Some processes of a profile
-/// stand for a row of a plugin's events. Their label is like `accelerator 3 of python3 4711`. In a
-/// merged profile, the rank or the name of the member is added.
+/// Returns the label of a process, such as `4711 iree-run-module`. A row of a plugin's events is a
+/// process, too: `accelerator 3 of python3 4711`. The rank or the member of a merged profile is
+/// added.
 pub fn process_label(profile: &Profile, process: usize) -> String {
     let Some(process) = profile.processes.get(process) else { return String::new() };
     let program = process.info.as_ref().map_or("", |info| info.program.as_str());
@@ -155,9 +153,8 @@ pub fn silent_label(profile: &Profile, thread: &SilentThread) -> String {
 }
 
 /// Returns a thread's name and number. Linux gives a thread the name of the program unless the
-/// thread gets a name of its own. If another thread with calls has the same name as the main
-/// thread, the main thread's label contains the word `main`. The main thread's number equals the
-/// number of the process.
+/// thread gets a name of its own. If another thread has the main thread's name, `main` is added to
+/// the main thread's label. The main thread's number is that of the process.
 fn named_thread(process: Option<&Process>, tid: u32, name: &str) -> String {
     let is_main = process
         .filter(|of| of.id.pid == tid)

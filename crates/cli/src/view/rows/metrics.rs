@@ -6,10 +6,9 @@ use serde::Serialize;
 use crate::object::object;
 use crate::view::units;
 
-/// Returns the rank of a metric's column ([`crate::view::table::Column::rank`]). It decides which
-/// columns are left out first. A metric that the user asked for is left out no earlier than
-/// counters. Among the built-in metrics, rates by time are left out early, and so are metrics that
-/// repeat another metric.
+/// Returns the [`crate::view::table::Column::rank`] of a metric. What the user asked for is left
+/// out no earlier than counters. Built-in rates by time, and metrics that repeat another one, are
+/// left out early.
 pub fn rank(metric: &Bound) -> u8 {
     const LESS: [&str; 5] = ["cpi", "frequency", "cpu-utilisation", "fault-rate", "switch-rate"];
     let name = metric.name.split(':').next().unwrap_or_default();
@@ -20,7 +19,6 @@ pub fn rank(metric: &Bound) -> u8 {
     }
 }
 
-/// Returns the metrics as objects for a JSON document.
 pub fn metrics_out(metrics: &[Bound]) -> Vec<impl Serialize> {
     let out = |metric| {
         let Bound { name, expression, unit, builtin, .. }: &Bound = metric;
@@ -29,7 +27,6 @@ pub fn metrics_out(metrics: &[Bound]) -> Vec<impl Serialize> {
     metrics.iter().map(out).collect()
 }
 
-/// Returns a metric's value as a readable text.
 pub fn text(value: f64, unit: &str, declared: bool) -> String {
     if value < 0.0 {
         return format!("-{}", text(-value, unit, declared));

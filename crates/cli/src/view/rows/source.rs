@@ -1,13 +1,12 @@
-//! Finds out whether the source locations of ops distinguish the ops. If they do not, returns a
-//! hint how to get better ones.
+//! Finds out whether source locations distinguish ops, and how to get better ones.
 //!
-//! IREE's compiler stores with each dispatch a location in the compiler's input file. Which
-//! location this is depends on the file. In a function of the linalg dialect, all ops often have
-//! the location of the function (`mlp.mlir:2`). In torch's dialect, each op has its own location
-//! (`transformer_block.mlir:111`). The compiled module contains nothing better: its stages are
-//! empty, and its DWARF has only one location for each function. With
-//! `--iree-hal-dump-executable-sources-to=DIR`, the compiler writes the code of each dispatch into
-//! a separate file below DIR, and the location refers to that file (seen with IREE 3.13).
+//! IREE's compiler stores with each dispatch a location in its input file. In a function of the
+//! linalg dialect, all ops often have the location of the function (`mlp.mlir:2`). In torch's
+//! dialect, each op has its own location (`transformer_block.mlir:111`). The compiled module
+//! contains nothing better: its stages are empty, and its DWARF has only one location for each
+//! function. With `--iree-hal-dump-executable-sources-to=DIR`, the compiler writes the code of each
+//! dispatch into a separate file below DIR, and the location refers to that file (seen with IREE
+//! 3.13).
 
 use std::collections::HashMap;
 
@@ -17,15 +16,14 @@ use crate::view::units::plural;
 /// The name of the column with source locations.
 pub const SOURCE: &str = "source";
 
-/// Returns the location of the ops, if there are several ops and all have the same location.
+/// Returns the location that several ops share.
 pub fn one_for_all(places: &[Option<String>]) -> Option<&str> {
     let (first, rest) = places.split_first()?;
     let same = !rest.is_empty() && rest.iter().all(|place| place == first);
     first.as_deref().filter(|_| same)
 }
 
-/// Returns a sentence about ops that share a source location. The sentence says how many there are,
-/// and how each op can get its own location.
+/// Returns how many ops share a location, and how each can get its own.
 pub fn shared(table: &Table) -> Option<String> {
     const REMEDY: &str = "compile with iree-compile --iree-hal-dump-executable-sources-to=DIR to \
                           give each op a place of its own, in a listing of its code";
@@ -48,8 +46,7 @@ pub fn shared(table: &Table) -> Option<String> {
     }
     let mut ops: HashMap<&str, usize> = HashMap::new();
     places.iter().flatten().for_each(|place| *ops.entry(place).or_default() += 1);
-    // Several ops may be made from the same line. So the sentence is returned only if every
-    // location belongs to several ops.
+    // Several ops may be made from one line, so every location must belong to several ops.
     let all = !ops.is_empty() && ops.values().all(|n| *n > 1);
     all.then(|| format!("each source location belongs to several ops; {REMEDY}"))
 }

@@ -1,4 +1,4 @@
-//! Returns names of the variables of statistics: the duration, counters, and metrics.
+//! The variables of statistics: the duration, counters, and metrics.
 
 use analysis::stats::Stats;
 pub use analysis::stats::Subtracted;
@@ -31,13 +31,12 @@ pub fn kind<'a>(profile: &'a Profile, stats: &'a Stats, variable: usize) -> Vari
     match (counters.get(i), i.checked_sub(counters.len()).and_then(|i| stats.metrics.get(i))) {
         (Some(info), _) => VariableKind::Counter(info),
         (None, Some(metric)) => VariableKind::Metric(metric),
-        // Every other variable is a counter or a metric.
         (None, None) => VariableKind::Duration,
     }
 }
 
-/// Returns the factor by which a recorded value of a variable is multiplied to get a value in the
-/// variable's unit. Durations are recorded in ticks.
+/// Returns the factor from a recorded value to the variable's unit. Durations are recorded in
+/// ticks.
 pub fn scale(profile: &Profile, variable: usize) -> f64 {
     if variable == 0 { profile.timeline.ns_per_tick() } else { 1.0 }
 }

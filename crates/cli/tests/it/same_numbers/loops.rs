@@ -5,14 +5,12 @@ use testkit::Scratch;
 
 use super::{Look, near};
 
-/// Returns the compensated times of a row (without the cost of recording), or the measured times if
-/// there are no compensated ones.
+/// Returns the compensated times (without the cost of recording), or else the measured times.
 fn times(row: &Value) -> &Value {
     if row["compensated"].is_null() { &row["raw"] } else { &row["compensated"] }
 }
 
-/// Returns the JSON value for this column of CSV. An unknown column fails the test, so that new
-/// columns are compared, too.
+/// An unknown column fails the test, so that new columns are compared, too.
 fn value_of(document: &Value, row: &Value, column: &str) -> Value {
     const OF_ROW: [&str; 26] = [
         "id",
@@ -48,7 +46,7 @@ fn value_of(document: &Value, row: &Value, column: &str) -> Value {
         of_row if OF_ROW.contains(&of_row) => row[of_row].clone(),
         "module" | "mode" => document["modules"][0][column].clone(),
         "module_source" => document["modules"][0]["source"].clone(),
-        // Only rows of single threads have these values.
+        // Rows of single threads have these values.
         "pid" | "tid" => Value::Null,
         "text_first_line" => row["text"][0].clone(),
         "text_last_line" => row["text"][1].clone(),
@@ -71,7 +69,7 @@ fn value_of(document: &Value, row: &Value, column: &str) -> Value {
     }
 }
 
-/// Returns the time in a column such as `inclusive_ns` or `self_ticks_95`.
+/// The column is, for example, `inclusive_ns` or `self_ticks_95`.
 fn time_of(row: &Value, column: &str) -> Option<Value> {
     let (time, form) = column.split_once('_')?;
     let forms = ["ticks", "ticks_95", "ns", "ns_95"];
@@ -79,7 +77,7 @@ fn time_of(row: &Value, column: &str) -> Option<Value> {
     is_one.then(|| times(row)[time][form].clone())
 }
 
-/// Returns a value of a counter: its total, its hits, or its mean per hit.
+/// The total, the hits, or the mean per hit.
 fn counter_of(document: &Value, row: &Value, column: &str) -> Option<Value> {
     let counters = document["profile"]["counters"].as_array()?;
     let (name, member) = [("_per_hit", "per_hit"), ("_hits", "hits"), ("", "total")]
@@ -90,7 +88,7 @@ fn counter_of(document: &Value, row: &Value, column: &str) -> Option<Value> {
     Some(found.map_or(Value::Null, |counter| counter[member].clone()))
 }
 
-/// Returns the histogram as in CSV, which has iterations and hits: `1:100 8-15:20`.
+/// The text is that of CSV, with iterations and hits: `1:100 8-15:20`.
 fn histogram(buckets: &Value) -> Value {
     let cell = |bucket: &Value| match (&bucket["from"], &bucket["to"]) {
         (from, to) if from == to => format!("{from}:{}", bucket["hits"]),
@@ -101,7 +99,7 @@ fn histogram(buckets: &Value) -> Value {
     if cells.is_empty() { Value::Null } else { cells.join(" ").into() }
 }
 
-/// Returns the text of a cell with words. `None` if it has no value.
+/// `None` if the cell has no value.
 fn words_of(document: &Value, title: &str, row: &Value) -> Option<String> {
     let number = |value: &Value| value.as_u64();
     match title {
@@ -132,7 +130,6 @@ fn words_of(document: &Value, title: &str, row: &Value) -> Option<String> {
 }
 
 impl Look<'_> {
-    /// Compares the rows of loops in all formats.
     pub(super) fn loops(&mut self, scratch: &Scratch) {
         let words = ["report", "--by", "loop", "--top", "0"];
         let document = self.json(&words);
@@ -162,7 +159,6 @@ impl Look<'_> {
         }
     }
 
-    /// Compares the table in text with JSON and with the page.
     fn as_text(&mut self, words: &[&str], document: &Value, rows: &[Value], scratch: &Scratch) {
         let columns = self.table(words, "name");
         let page = self.page(scratch);
@@ -191,7 +187,7 @@ impl Look<'_> {
         }
     }
 
-    /// Compares a cell of the text. Each column must be known here.
+    /// Each column must be known here.
     fn cell_of(&mut self, document: &Value, title: &str, cell: &str, row: &Value) {
         let what = format!("{title} of loop {}", row["id"]);
         let time = match title {
@@ -214,7 +210,7 @@ impl Look<'_> {
                 let open = begun.zip(ended).map(|(begun, ended)| begun - ended);
                 return self.printed(cell, &open.into(), &what);
             }
-            // Names are only compared with those of the page, in `as_text`.
+            // `as_text` compares names.
             "name" => return,
             _ => {
                 let expected = if let Some(counter) = title.strip_suffix("/hit") {
@@ -248,7 +244,6 @@ impl Look<'_> {
         }
     }
 
-    /// Checks that the parts of a loop take no longer than the loop.
     fn parts(&mut self, rows: &[Value]) {
         for row in rows {
             let ns = |row: &Value, time: &str| times(row)[time]["ns"].as_f64();

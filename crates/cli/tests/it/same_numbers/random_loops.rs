@@ -15,13 +15,11 @@ use testkit::{CallScript, ProfileScript, Random};
 
 const PID: u32 = 100;
 const ID: [u8; 16] = *b"random loops !!!";
-/// The parent of each id. Function 0 has a loop with two inner loops, and the second of these has
-/// another one. Function 5 has no loops.
+/// The parent of each id. Function 5 has no loops.
 const PARENTS: [Option<u32>; 6] = [None, Some(0), Some(1), Some(1), Some(3), None];
-/// How many hits of each id mode sampled times before it chooses hits at random.
+/// Mode sampled times this many hits of each id before it chooses hits at random.
 const FIRST: u64 = 4;
 
-/// How hits are recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Sampled = 0,
@@ -35,7 +33,7 @@ struct Counted {
     words: [u64; ENTRY_WORDS],
     sums: Vec<u64>,
     trips: Trips,
-    /// The number of hits until the next hit that is timed.
+    /// The hits until the next one that is timed.
     gap: u64,
 }
 
@@ -44,13 +42,13 @@ struct Thread<'a> {
     mode: Mode,
     gap_mask: u64,
     has_counter: bool,
-    /// The number of iterations of every hit of a loop. `None` if it differs between hits.
+    /// `None` if the number of iterations differs between hits.
     iterations: Option<u64>,
     ids: Vec<Counted>,
 }
 
 impl Thread<'_> {
-    /// Runs one hit of an id, with all hits inside of it. Returns the number of ticks that it took.
+    /// Also runs the hits inside. Returns the number of ticks that the hit took.
     fn hit(&mut self, id: u32) -> u64 {
         let is_timed = self.begin(id);
         let random = self.r.below(5) + u64::from(id > 3);
@@ -131,8 +129,8 @@ impl Thread<'_> {
     }
 }
 
-/// Makes a schedule of four loops: a loop that was unrolled completely, the outer loop of `f`, a
-/// loop that became the two loops inside of it, and the innermost loop. LLVM unrolled some of them.
+/// Four loops: one that was unrolled completely, the outer loop of `f`, one that became two loops,
+/// and the innermost one.
 fn schedule(r: &mut Random, iterations: Option<u64>) -> Vec<ScheduledLoop> {
     let mut all = Vec::new();
     let kinds = ["serial", "parallel", "vectorized"];
@@ -189,8 +187,7 @@ fn side_table(mode: Mode, schedule: Vec<ScheduledLoop>) -> SideTable {
     }
 }
 
-/// Writes a profile of a process whose threads entered two instrumented functions, sometimes
-/// between recorded calls.
+/// Sometimes, threads enter the functions between recorded calls.
 pub fn write(r: &mut Random, dir: &Path) {
     let mode = [Mode::Sampled, Mode::Timed, Mode::Count][r.below(3) as usize];
     let has_counter = mode != Mode::Count && r.odd(2);
@@ -238,7 +235,7 @@ pub fn write(r: &mut Random, dir: &Path) {
             let function = if thread.r.odd(4) { 5 } else { 0 };
             thread.hit(function);
         }
-        // Some threads have a hit that did not end, because the thread was still in the function.
+        // The thread was still in the function.
         if thread.r.odd(5) {
             thread.begin(5);
         }

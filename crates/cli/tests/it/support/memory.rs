@@ -1,5 +1,5 @@
-//! Makes shared memory for a single test. This is needed because commands that free pools search
-//! all of `/dev/shm`, where the developer may have recordings that have not been collected yet.
+//! Makes shared memory for a single test: commands that free pools search all of `/dev/shm`, where
+//! the developer may have recordings that have not been collected yet.
 
 use std::ffi::{CString, c_int};
 use std::fs;
@@ -14,16 +14,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use testkit::skip;
 
-/// A directory in memory that replaces `/dev/shm` for the commands of a test. It is removed when
-/// this value is dropped.
+/// Replaces `/dev/shm` for the commands of a test. It is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Memory {
     path: PathBuf,
 }
 
 impl Memory {
-    /// Makes the directory. Skips the test if the kernel does not allow this user to change the
-    /// mounts of a process.
+    /// Skips the test if this user may not change the mounts of a process.
     pub fn new(test: &str) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -41,13 +39,12 @@ impl Memory {
         }
     }
 
-    /// Returns the path that the directory has for the test. For a command, the same directory is
-    /// `/dev/shm`.
+    /// The path for the test. For a command, the same directory is `/dev/shm`.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes the command see this directory as `/dev/shm`. The command keeps its user and rights.
+    /// The command keeps its user and rights.
     pub fn make_shared(&self, command: &mut Command) {
         let from = CString::new(self.path.as_os_str().as_bytes()).unwrap();
         // SAFETY: both calls have no preconditions.
@@ -85,7 +82,6 @@ impl Drop for Memory {
     }
 }
 
-/// Turns the return value of a system call into a `Result`.
 fn done(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -23,8 +23,7 @@ use profile::Profile;
 use serde_json::Value;
 pub use testkit::skip;
 
-/// Returns the path in an environment variable. If the variable is not set, reports the test as
-/// skipped and returns `None`.
+/// `None` if the test was skipped.
 fn need(test: &str, variable: &str) -> Option<PathBuf> {
     if let Some(value) = std::env::var_os(variable) {
         return Some(value.into());
@@ -33,38 +32,36 @@ fn need(test: &str, variable: &str) -> Option<PathBuf> {
     None
 }
 
-/// The program for tests that start it hundreds of times. It is the `counterpoint` in
-/// `COUNTERPOINT_DIST`, if this variable is set, because a release build shows a small profile in a
-/// fifth of the time. Otherwise it is the `counterpoint` that was built with the tests.
+/// For tests that start the program hundreds of times: a release build, if there is one, shows a
+/// small profile in a fifth of the time.
 pub static OFTEN_STARTED: LazyLock<PathBuf> = LazyLock::new(|| {
     let built =
         std::env::var_os("COUNTERPOINT_DIST").map(|dist| Path::new(&dist).join("bin/counterpoint"));
     built.unwrap_or_else(|| env!("CARGO_BIN_EXE_counterpoint").into())
 });
 
-/// Returns the path of `counterpoint-query`. If `COUNTERPOINT_QUERY` is not set, reports the test
-/// as skipped and returns `None`.
+/// `None` if the test was skipped.
 pub fn query_engine(test: &str) -> Option<PathBuf> {
     need(test, "COUNTERPOINT_QUERY")
 }
 
-/// Returns the environment with IREE 3.7.0. The executables of this release have version 5.
+/// The executables of IREE 3.7.0 have version 5.
 pub fn venv_v5(test: &str) -> Option<PathBuf> {
     need(test, "COUNTERPOINT_VENV_V5")
 }
 
-/// Returns the Python of the environment with PyTorch 2.15.
+/// The environment has PyTorch 2.15.
 pub fn torch(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_VENV_TORCH")?.join("bin/python"))
 }
 
-/// Returns the Python of the environment with PyTorch 2.12.
+/// The environment has PyTorch 2.12.
 pub fn torch_212(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_VENV_TORCH_212")?.join("bin/python"))
 }
 
-/// Makes a program with PyTorch use the cache of shims (small compiled libraries) that all tests
-/// share, so that each shim is compiled only once.
+/// Tests share the cache of shims (small compiled libraries), so that each shim is compiled only
+/// once.
 pub fn with_shared_shims(command: &mut Command) -> &mut Command {
     match std::env::var_os("COUNTERPOINT_TORCH_SHIMS") {
         Some(folder) => command.env("XDG_CACHE_HOME", Path::new(&folder).join("cache")),
@@ -72,12 +69,11 @@ pub fn with_shared_shims(command: &mut Command) -> &mut Command {
     }
 }
 
-/// Returns the Python of the environment with HolisticTraceAnalysis.
+/// The environment has HolisticTraceAnalysis.
 pub fn hta(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_VENV_HTA")?.join("bin/python"))
 }
 
-/// Returns the Python of the environment with TVM.
 pub fn tvm(test: &str) -> Option<PathBuf> {
     let venv = std::env::var_os("COUNTERPOINT_VENV_TVM");
     if venv.is_none() {
@@ -86,18 +82,18 @@ pub fn tvm(test: &str) -> Option<PathBuf> {
     Some(PathBuf::from(venv?).join("bin/python"))
 }
 
-/// Returns the path of `counterpoint` in the built `dist/`.
+/// The program is in the built `dist/`.
 pub fn counterpoint(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_DIST")?.join("bin/counterpoint"))
 }
 
-/// Returns the path of a built `counterpoint` whose recording library panics on demand.
+/// The recording library of this `counterpoint` panics on demand.
 pub fn injecting(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_INJECT_DIST")?.join("bin/counterpoint"))
 }
 
-/// The environment with IREE's published wheels, and the folder of compiled fixtures (IREE modules
-/// for tests).
+/// The environment with IREE's published wheels, and the folder of compiled fixtures (IREE
+/// modules).
 pub struct Iree {
     pub venv: PathBuf,
     pub fixtures: PathBuf,
@@ -111,8 +107,8 @@ impl Iree {
         })
     }
 
-    /// Returns the path of a compiled module. There is one file of the module for each of a few
-    /// target CPUs. The returned file is for the best one that this machine supports.
+    /// There is one file for each of a few target CPUs. The result is for the best one that this
+    /// machine supports.
     pub fn module(&self, name: &str, system_library: bool) -> PathBuf {
         let kind = if system_library { ".system" } else { "" };
         self.fixtures.join(format!("{name}.{}{kind}.vmfb", variant()))
@@ -122,8 +118,8 @@ impl Iree {
         self.venv.join("bin").join(name)
     }
 
-    /// Returns the path of a tool of IREE that was built with Tracy. It is in the wheel of IREE's
-    /// runtime, but the wheel installs no script for it in `bin`.
+    /// The wheel of IREE's runtime contains tools that were built with Tracy, but installs no
+    /// scripts for them in `bin`.
     pub fn tracy_tool(&self, name: &str) -> PathBuf {
         let lib = std::fs::read_dir(self.venv.join("lib")).unwrap().next().unwrap().unwrap();
         lib.path().join("site-packages/iree/_runtime_libs_tracy").join(name)
@@ -135,7 +131,7 @@ impl Iree {
 pub struct Expected {
     pub function: String,
     pub inputs: Vec<String>,
-    /// The numbers of workgroup calls and of dispatches of each export.
+    /// Workgroup calls and dispatches of each export.
     pub ops: BTreeMap<String, (u64, u64)>,
 }
 
@@ -144,7 +140,7 @@ impl Expected {
         Self::of_variant(fixture, variant())
     }
 
-    /// Returns the counts for a target CPU (`v4`, `v3` or `generic`).
+    /// `variant` is a target CPU: `v4`, `v3` or `generic`.
     pub fn of_variant(fixture: &str, variant: &str) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/iree/expected.json");
         let all: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
@@ -161,14 +157,14 @@ impl Expected {
         }
     }
 
-    /// Returns `--function=… --input=…`, the arguments for IREE's tools.
+    /// `--function=… --input=…`, the arguments for IREE's tools.
     pub fn arguments(&self) -> Vec<String> {
         let inputs = self.inputs.iter().map(|input| format!("--input={input}"));
         std::iter::once(format!("--function={}", self.function)).chain(inputs).collect()
     }
 }
 
-/// Returns the best target CPU of the fixtures that this machine supports.
+/// The best target CPU that this machine supports.
 fn variant() -> &'static str {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     match (cfg!(target_arch = "x86_64"), cpu.contains("avx512f")) {
@@ -178,25 +174,24 @@ fn variant() -> &'static str {
     }
 }
 
-/// The C programs of `tests/programs`, compiled once for all tests.
+/// The C programs are compiled once for all tests.
 pub struct Programs {
     pub host: PathBuf,
-    /// A host that contains IREE's own call hook.
+    /// This program contains IREE's own call hook.
     pub hook_host: PathBuf,
-    /// A host that would notice if Counterpoint started a helper process.
+    /// This program would notice if Counterpoint started a helper process.
     pub watchful: PathBuf,
-    /// A host that loads copies of Counterpoint.
+    /// This program loads copies of Counterpoint.
     pub two: PathBuf,
-    /// A host whose signal handler forks again and again.
+    /// This program has a signal handler that forks again and again.
     pub storm: PathBuf,
-    /// A host that uses most entry points of the agent.
+    /// This program uses most entry points of the agent.
     pub entries: PathBuf,
     pub library: PathBuf,
     pub library_v5: PathBuf,
     directory: PathBuf,
 }
 
-/// Compiles a file of `tests/programs` into `directory`, unless this was already done. Returns
 /// `None` if the compiler does not exist.
 fn compile(
     directory: &Path,
@@ -209,8 +204,8 @@ fn compile(
     if program.exists() {
         return Some(program);
     }
-    // Tests run at the same time, in threads or processes. Each test compiles to a file of its own
-    // and then renames this file to the common name. The last renamed file is kept.
+    // Tests run at the same time. Each test compiles to a file of its own and then renames this
+    // file to the common name.
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mine = directory.join(format!("{name}.{}.{number}", std::process::id()));
@@ -226,8 +221,8 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs")
 }
 
-/// Makes a directory for compiled programs. Its name contains a hash of the sources, so that
-/// changed sources are compiled again.
+/// The name of the directory contains a hash of the sources, so that changed sources are compiled
+/// again.
 fn built() -> PathBuf {
     let mut hasher = DefaultHasher::new();
     let loops = sources().join("loops");
@@ -245,39 +240,36 @@ fn built() -> PathBuf {
     directory
 }
 
-/// Returns the folder of this Rust module. Its files contain the compiler's flags, so they are part
-/// of the hash.
+/// The files of this module contain the compiler's flags, so they are part of the hash.
 fn support() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support")
 }
 
 impl Programs {
-    /// Compiles `NAME.c`, a program that only some tests use, and returns its path.
+    /// Some tests use `NAME.c`. Returns the path of the program.
     pub fn other(&self, name: &str) -> PathBuf {
         let flags = ["-std=gnu11", "-rdynamic", "-ldl", "-lpthread"];
         compile(&self.directory, "cc", &format!("{name}.c"), name, &flags)
             .expect("a C compiler: Rust links with it")
     }
 
-    /// Compiles a library to preload from a file of `tests/programs`, and returns its path.
+    /// Compiles a library to preload, and returns its path.
     pub fn shared(&self, source: &str, name: &str, flags: &[&str]) -> PathBuf {
         let flags = [&["-std=gnu11", "-shared", "-fPIC"], flags, &["-ldl"]].concat();
         compile(&self.directory, "cc", source, name, &flags)
             .expect("a C compiler: Rust links with it")
     }
 
-    /// Compiles `loops_host.c`, a program with instrumented loops, with these flags, and returns
-    /// its path.
+    /// Compiles `loops_host.c` and returns its path.
     pub fn loops(&self, name: &str, flags: &[&str]) -> PathBuf {
         let flags = [&["-std=gnu11", "-rdynamic"], flags, &["-ldl", "-lpthread"]].concat();
         compile(&self.directory, "cc", "loops_host.c", name, &flags)
             .expect("a C compiler: Rust links with it")
     }
 
-    /// Compiles `NAME.cc` and returns its path. Without a C++ compiler, reports the test as skipped
-    /// and returns `None`.
+    /// Without a C++ compiler, skips the test and returns `None`.
     pub fn cpp(&self, test: &str, name: &str) -> Option<PathBuf> {
-        // The C headers initialise structures with {0}, about which C++ compilers would warn.
+        // The C headers initialise structures with {0}.
         let flags = ["-std=c++17", "-Wno-missing-field-initializers", "-ldl", "-lpthread"];
         let program = compile(&self.directory, "c++", &format!("{name}.cc"), name, &flags);
         if program.is_none() {
@@ -314,8 +306,7 @@ impl Programs {
     }
 }
 
-/// A profile that was just recorded, in a temporary directory of its own, with the output of
-/// `counterpoint run`.
+/// A profile that was just recorded, with the output of `counterpoint run`.
 pub struct Recorded {
     pub directory: testkit::Scratch,
     pub output: Output,
@@ -323,12 +314,10 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Runs `command` under `counterpoint run -e EVENTS`.
     pub fn run(program: &Path, events: &str, command: &mut Command) -> Self {
         Self::run_with(program, events, &[], command)
     }
 
-    /// Runs `command` under `counterpoint run -e EVENTS` with these additional options.
     pub fn run_with(program: &Path, events: &str, options: &[&str], command: &mut Command) -> Self {
         let directory = testkit::Scratch::new();
         let mut run = Command::new(program);
@@ -364,7 +353,6 @@ impl Recorded {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
 
-    /// Returns the JSON of `counterpoint report` with these options.
     pub fn report(&self, options: &[&str]) -> Value {
         let mut report = Command::new(&self.program);
         report.arg("report").arg(self.path()).args(["--format", "json"]).args(options);
@@ -373,7 +361,7 @@ impl Recorded {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Returns the numbers of calls and of dispatches of each op.
+    /// The numbers of calls and of dispatches of each op.
     pub fn ops(&self) -> BTreeMap<String, (u64, u64)> {
         let report = self.report(&[]);
         let rows = report["rows"].as_array().unwrap();
@@ -385,8 +373,7 @@ impl Recorded {
             .collect()
     }
 
-    /// Returns the rows of `counterpoint export`. There is one row for each call: a map from the
-    /// column's name to the field.
+    /// Each call is a map from the column's name to the field.
     pub fn calls(&self) -> Vec<BTreeMap<String, String>> {
         let mut export = Command::new(&self.program);
         export.arg("export").arg(self.path()).args(["--format", "csv"]);
@@ -403,12 +390,11 @@ impl Recorded {
             .collect()
     }
 
-    /// Returns the losses of the profile by name.
     pub fn losses(&self) -> BTreeMap<String, u64> {
         self.profile().all_losses().into_iter().map(|l| (l.name, l.count)).collect()
     }
 
-    /// Returns the number of calls of each process, sorted by this number.
+    /// Returns sorted numbers, one for each process.
     pub fn calls_per_process(&self) -> Vec<u64> {
         let profile = self.profile();
         let mut calls: Vec<u64> = profile
@@ -421,10 +407,9 @@ impl Recorded {
     }
 }
 
-/// Runs a program with and without Counterpoint. Checks that the program prints the same to stdout
-/// and ends in the same way, that the sorted numbers of calls of its processes are `calls`, and
-/// that the profile has exactly the `losses`. The number of a loss is `None` if any number above 0
-/// is accepted.
+/// The program must print the same to stdout and end in the same way as without Counterpoint.
+/// `calls` are the sorted numbers of calls of its processes. `None` accepts any number of a loss
+/// above 0.
 pub fn same_as_without(
     program: &Path,
     what: &str,
@@ -447,7 +432,7 @@ pub fn same_as_without(
         })
         .collect();
     assert_eq!(found, expected, "{what}");
-    // On stderr, Counterpoint writes one line after the program's own output.
+    // Counterpoint writes one line after the program's own output.
     let words = String::from_utf8_lossy(&without.stderr).into_owned();
     let ours = with.stderr();
     let rest = ours.strip_prefix(&words).unwrap_or_else(|| panic!("{what}: {ours}"));
@@ -456,7 +441,7 @@ pub fn same_as_without(
     with
 }
 
-/// Returns the variables that `counterpoint env` prints for a new profile at `path`.
+/// The variables that `counterpoint env` prints for a new profile.
 pub fn environment(program: &Path, events: &str, path: &Path) -> Vec<(String, String)> {
     let mut env = Command::new(program);
     let output = env.args(["env", "-e", events, "-o"]).arg(path).output().unwrap();
@@ -470,7 +455,7 @@ pub fn environment(program: &Path, events: &str, path: &Path) -> Vec<(String, St
     lines.lines().map(variable).collect()
 }
 
-/// Runs a command without Counterpoint, for comparison.
+/// The command runs without Counterpoint, for comparison.
 pub fn plain(command: &mut Command, scratch: &Path) -> Output {
     command.env("TMPDIR", scratch).output().unwrap()
 }

@@ -1,6 +1,5 @@
 //! Runs Perfetto's trace processor, which reads files in the same way as Perfetto's user interface.
-//! The script `trace_processor.mjs` for Node.js runs it. One process can load many files, one after
-//! the other.
+//! The script `trace_processor.mjs` for Node.js runs it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,12 +8,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// The query for faults of a file: errors and lost data that the trace processor has counted.
+/// Errors and lost data that the trace processor has counted.
 const FAULTS: &str = "select name, idx, value from stats \
      where severity in ('error', 'data_loss') and value > 0 order by name, idx";
 
-/// The query for slices. A slice's row is named by its process (or the track above its track) and
-/// its thread (or its track).
+/// A slice's row is named by its process (or the track above its track) and its thread (or its
+/// track).
 const SLICES: &str = "
     select s.id, s.ts, s.dur, s.name, s.category, s.depth, s.arg_set_id,
            coalesce(p.name, pp.name, up.name, p.pid, pp.pid) as process,
@@ -48,12 +47,10 @@ pub struct Shown {
     pub name: String,
     pub category: String,
     pub depth: i64,
-    /// The process and the thread of the row, or the tracks that stand for them.
     pub row: [String; 2],
     pub args: BTreeMap<String, Value>,
 }
 
-/// A point of a time series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     pub ts: i64,
@@ -62,19 +59,17 @@ pub struct Point {
     pub value: f64,
 }
 
-/// The slices, points and arrows of a file that the trace processor shows.
+/// The contents of a file as the trace processor shows them.
 #[derive(Debug)]
 pub struct Timeline {
     pub slices: Vec<Shown>,
     pub points: Vec<Point>,
-    /// The arrows. The two indices into `slices` are the slice at which the arrow begins and the
-    /// slice at which it ends.
+    /// The indices of the slices at the begin and at the end of an arrow.
     pub flows: Vec<[usize; 2]>,
 }
 
 impl TraceProcessor {
-    /// Starts the trace processor. If it is not installed, reports the test as skipped and returns
-    /// `None`.
+    /// Skips the test and returns `None` if the trace processor is not installed.
     pub fn start(test: &str) -> Option<Self> {
         let Some(files) = std::env::var_os("COUNTERPOINT_TRACE_PROCESSOR") else {
             super::skip(test, "no trace processor (cargo xtask test fetches it with npm)");
@@ -86,7 +81,7 @@ impl TraceProcessor {
             .arg(files)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // The trace processor prints its loading speed to stderr.
+            // The trace processor prints its loading speed.
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
@@ -102,42 +97,39 @@ impl TraceProcessor {
         serde_json::from_str(&line).unwrap_or_else(|e| panic!("{request}: {e}: {line:?}"))
     }
 
-    /// Loads a file. It replaces the file that was loaded before.
+    /// The file replaces the one that was loaded before.
     pub fn load(&mut self, file: &Path) {
         let answer = self.ask(&json!({ "load": file }));
         assert_eq!(answer["error"], Value::Null, "{}", file.display());
     }
 
-    /// Returns the rows of a query's result.
     pub fn query(&mut self, sql: &str) -> Vec<Vec<Value>> {
         let mut answer = self.ask(&json!({ "query": sql }));
         assert!(answer.get("error").is_none(), "{sql}: {answer}");
         serde_json::from_value(answer["rows"].take()).unwrap()
     }
 
-    /// Loads a file. Returns the faults that the trace processor finds in it.
+    /// Loads a file, and returns its faults.
     pub fn faults(&mut self, file: &Path) -> Vec<Vec<Value>> {
         self.load(file);
         self.query(FAULTS)
     }
 
-    /// Loads a file, and returns its timeline as the trace processor shows it. The trace processor
-    /// must find no fault. For Chrome's format, the file's base time is added to all times.
+    /// The file must have no faults. For Chrome's format, the file's base time is added to all
+    /// times.
     pub fn timeline(&mut self, file: &Path) -> Timeline {
         assert_eq!(self.faults(file), Vec::<Vec<Value>>::new(), "{}", file.display());
         self.loaded(base_ns(file))
     }
 
-    /// Returns the timeline of the loaded file as the trace processor shows it. `base_ns` is added
-    /// to all times.
+    /// `base_ns` is added to all times.
     pub fn loaded(&mut self, base_ns: i64) -> Timeline {
         let mut args = BTreeMap::<i64, BTreeMap<String, Value>>::new();
         for row in self.query(ARGS) {
             let key = row[1].as_str().unwrap();
             let key = key.strip_prefix("args.").or(key.strip_prefix("debug.")).unwrap_or(key);
             let value = match row[2].as_str().unwrap() {
-                // Integers are kept as text, because all 64 bits of both integer types must be
-                // kept.
+                // As text, integers keep all 64 bits.
                 "int" => json!(row[3].as_i64().unwrap().to_string()),
                 "uint" => json!((row[3].as_i64().unwrap() as u64).to_string()),
                 "bool" => json!(row[3] == 1),
@@ -180,7 +172,7 @@ impl Drop for TraceProcessor {
     }
 }
 
-/// Returns a text or a number as text. Null becomes an empty text.
+/// Null becomes an empty text.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -189,8 +181,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Returns the base time of a file in Chrome's format, to which its times are relative. Returns 0
-/// for other formats.
+/// Times in Chrome's format are relative to this base. Returns 0 for other formats.
 pub fn base_ns(file: &Path) -> i64 {
     let mut bytes = std::fs::read(file).unwrap();
     if bytes.starts_with(&[0x1f, 0x8b]) {
@@ -202,10 +193,9 @@ pub fn base_ns(file: &Path) -> i64 {
     trace["baseTimeNanoseconds"].as_i64().unwrap_or(0)
 }
 
-/// Checks that both timelines have the same slices, points and arrows. In Chrome's format, times
-/// are decimal fractions of microseconds. The trace processor reads them as doubles, so they can be
-/// wrong by 1 ns. In addition, a slice of length 0 contains the slices that begin with it in
-/// Chrome's format, but not in Perfetto's.
+/// The trace processor reads times of Chrome's format as doubles, so they can be wrong by 1 ns. A
+/// slice of length 0 contains the slices that begin with it in Chrome's format, but not in
+/// Perfetto's.
 pub fn assert_same(what: &str, a: &Timeline, b: &Timeline) {
     let near = |a: i64, b: i64| a.abs_diff(b) <= 1;
     let key = |s: &Shown| (s.row.clone(), s.name.clone(), json!(s.args).to_string());
@@ -232,8 +222,8 @@ pub fn assert_same(what: &str, a: &Timeline, b: &Timeline) {
     };
     let (left, right) = (sorted(a), sorted(b));
     for (x, y) in left.iter().zip(&right) {
-        // In Perfetto's format, if a counter belongs to no process, the trace processor does not
-        // show its owner.
+        // In Perfetto's format, the trace processor shows no owner for a counter that belongs to no
+        // process.
         let told = !x.process.is_empty() && !y.process.is_empty();
         let same = (&x.name, x.value) == (&y.name, y.value) && (!told || x.process == y.process);
         assert!(same && near(x.ts, y.ts), "{what}:\n{x:?}\n{y:?}");
@@ -245,9 +235,8 @@ pub fn assert_same(what: &str, a: &Timeline, b: &Timeline) {
             let slice = &timeline.slices[place];
             (slice.row.clone(), slice.name.clone(), json!(slice.args).to_string())
         };
-        // In Chrome's format, the end of an arrow is a row and a time. If several slices of the row
-        // begin at this time, it is not known to which of them the arrow belongs. So such arrows
-        // are only counted.
+        // In Chrome's format, the end of an arrow is a row and a time, at which several slices may
+        // begin. Such arrows are only counted.
         let mut begun = BTreeMap::<_, u32>::new();
         let begin = |slice: &Shown| (slice.row.clone(), slice.ts);
         timeline.slices.iter().for_each(|s| *begun.entry(begin(s)).or_insert(0) += 1);

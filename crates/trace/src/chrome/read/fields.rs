@@ -1,12 +1,10 @@
-//! Defines the keys of an event that the reader interprets, and stores their values in the fields
-//! of an [`Event`].
+//! Defines the keys of an event that the reader interprets.
 
 use std::borrow::Cow;
 
 use crate::chrome::event::{Event, Raw, Scalar, phase};
 use crate::chrome::time::{Time, micros};
 
-/// A key of an event whose value is interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
     Phase,
@@ -22,7 +20,7 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// Stores a text. Returns `None` if the field cannot have this text.
+    /// Returns `None` if the field cannot have this text.
     #[inline(always)]
     pub(super) fn put_text<'a>(self, event: &mut Event<'a>, text: Cow<'a, str>) -> Option<()> {
         match self {
@@ -42,7 +40,7 @@ impl Field {
         Some(())
     }
 
-    /// Stores a number. Returns `None` if the field cannot be a number.
+    /// Returns `None` if the field cannot be a number.
     #[inline(always)]
     pub(super) fn put_number(self, event: &mut Event<'_>, number: i64) -> Option<()> {
         let field = match self {
@@ -55,7 +53,7 @@ impl Field {
         Some(())
     }
 
-    /// Stores a time. `text` is the value as the document contains it.
+    /// `text` is the value in the document.
     #[inline(always)]
     pub(super) fn put_time<'a>(self, event: &mut Event<'a>, time: Time, text: &'a str) {
         let exact = if time.exact { None } else { Some(Raw::of(text)) };

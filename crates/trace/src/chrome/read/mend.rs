@@ -6,17 +6,16 @@ use std::fmt::Write;
 
 use serde::de::IgnoredAny;
 
-/// A value that was turned into JSON.
 pub(super) struct Mended {
     pub(super) bytes: Vec<u8>,
-    /// Number of bytes that the original value has in the document.
+    /// How many bytes the original value has.
     pub(super) used: usize,
-    /// Number of words that are not JSON values and were replaced by `null`.
+    /// How many words are not JSON values and were replaced by `null`.
     pub(super) nulls: u32,
 }
 
-/// Copies the value at the start of `bytes`, and replaces or removes every byte that JSON does not
-/// allow. Returns `None` if the value is not complete.
+/// Copies the value at the start of `bytes` without what JSON does not allow. Returns `None` if the
+/// value is not complete.
 pub(super) fn value(bytes: &[u8]) -> Option<Mended> {
     let used = extent(bytes)?;
     let text = String::from_utf8_lossy(&bytes[..used]);
@@ -68,7 +67,7 @@ fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\n' | '\r' | '\t')
 }
 
-/// Returns whether a character outside of strings is part of a number or a word.
+/// Whether a character outside of strings is part of a number or a word.
 fn is_of_word(c: char) -> bool {
     !matches!(c, '{' | '}' | '[' | ']' | ',' | ':' | '"') && !is_space(c)
 }
@@ -76,7 +75,7 @@ fn is_of_word(c: char) -> bool {
 /// Returns the end of the value that starts at byte 0.
 pub(super) fn extent(bytes: &[u8]) -> Option<usize> {
     if !matches!(bytes.first()?, b'{' | b'[' | b'"') {
-        // The characters after a word belong to the surrounding list or object.
+        // The characters after a word belong to the list or object around it.
         return bytes.iter().position(|b| !is_of_word(char::from(*b))).filter(|end| *end > 0);
     }
     let mut depth = 0usize;
@@ -98,8 +97,8 @@ pub(super) fn extent(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Replaces each `\ud800` or similar escape that is only one half of a surrogate pair. Some writers
-/// leave such an escape when they cut a name.
+/// Replaces escapes such as `\ud800` that are half of a surrogate pair. Some writers leave them
+/// when they cut a name.
 fn without_lone_surrogates(text: String) -> String {
     if !text.contains("\\u") {
         return text;

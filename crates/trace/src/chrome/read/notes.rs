@@ -1,29 +1,27 @@
-//! Defines the notes that the scanner takes about an event. The shape of the event
-//! ([`super::shape`]) is made from these notes.
+//! Defines the notes that the scanner takes about an event, from which [`super::shape`] is made.
 
 use super::fields::Field;
 
 /// A part of an event that may vary from event to event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// The string of `name`, from its first byte after the opening quote up to and including the
-    /// closing quote.
+    /// The string of `name`, from the byte after the opening quote up to and including the closing
+    /// quote.
     Name,
     /// The number of `ts`.
     Time,
     /// The number of `dur`.
     Duration,
     Id,
-    /// A string inside of a value that is kept as text. Its bounds are defined as for `Name`.
+    /// A string inside of a value that is kept as text; bounds as for `Name`.
     Text,
     /// A number inside of a value that is kept as text.
     Number,
-    /// The end of the event. This slot is empty.
+    /// The end of the event, which is empty.
     End,
 }
 
-/// A part of an event that does not vary from event to event. Each mark belongs to one byte of the
-/// event.
+/// A part of an event that does not vary, at one byte of the event.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mark {
     /// A string of this length starts here.
@@ -31,17 +29,16 @@ pub(super) enum Mark {
     Number(Field, i64),
     /// A value that is kept as text (of `args` or an unknown key) starts here.
     Open,
-    /// The value that is kept as text ends here. It is the value of `args`.
+    /// The value ends here. It is the value of `args`.
     Args,
-    /// The value that is kept as text ends here. Its key starts the first number of bytes before
-    /// the value, and the second number is the length of the key.
+    /// The value ends here. Its key starts the first number of bytes before the value, and the
+    /// second number is the length of the key.
     Other(u32, u32),
 }
 
-/// The notes of a scan about one event.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
-    /// The bounds of each part that may vary.
+    /// The parts that may vary.
     pub(super) slots: Vec<(usize, usize, Slot)>,
     pub(super) marks: Vec<(usize, Mark)>,
     pub(super) odd: bool,
@@ -58,7 +55,7 @@ impl Notes {
         self.marks.push((at, mark));
     }
 
-    /// Records that no shape can be made of the event, for example because a key occurs twice.
+    /// No shape can be made of the event, for example because a key occurs twice.
     pub(super) fn set_odd(&mut self) {
         self.odd = true;
     }

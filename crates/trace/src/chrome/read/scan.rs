@@ -1,18 +1,16 @@
 //! Reads usual events quickly: events without rare JSON.
 //!
-//! The scanner makes one forward pass, builds no tree, and copies only strings with escapes.
-//! Strings and numbers that are needed become fields of the event. Of the values of `args` and of
-//! unknown keys, the event only borrows the text. The scanner also records which parts of the event
-//! may vary, so that the next similar event can be read faster ([`shape`](super::shape)).
+//! The scanner makes one forward pass, builds no tree, and copies only strings with escapes. Of the
+//! values of `args` and of unknown keys, the event borrows the text. The scanner also records which
+//! parts of the event may vary, so that the next similar event can be read faster
+//! ([`shape`](super::shape)).
 //!
 //! The meaning of JSON is defined by serde_json: this scanner either reads an event exactly as
-//! serde_json would, or declines the event, and then serde_json reads it. The scanner declines
-//! texts that are incomplete or not JSON. It also declines JSON that is rare: escaped keys, ids
-//! with more than 18 digits, a decimal point or an exponent, and values that are nested more than
-//! 64 deep. So all error messages come from serde_json, and the scanner does not have to explain
-//! errors.
+//! serde_json would, or declines it, and then serde_json reads it. The scanner declines texts that
+//! are incomplete or not JSON, and JSON that is rare: escaped keys, long ids, and values that are
+//! nested deeply. So error messages come from serde_json.
 //!
-//! The text is known to be UTF-8. This is checked once for a whole window.
+//! The text is known to be UTF-8, which is checked once for a whole window.
 
 #[cfg(test)]
 mod tests;
@@ -25,12 +23,11 @@ use super::word::{WIDTH, Word};
 use crate::chrome::event::{Event, Raw};
 use crate::chrome::time::{Time, micros};
 
-/// Any number with this many digits fits into an `i64`.
+/// A number with this many digits fits into an `i64`.
 const MOST_DIGITS: usize = 18;
-/// A time with this many digits before the decimal point fits into an `i64` as nanoseconds.
+/// A time with this many digits before the point fits into an `i64` as nanoseconds.
 pub(super) const MOST_WHOLE: usize = MOST_DIGITS - 3;
-/// Maximum depth of nested values. It is the number of bits in the word that stores the kinds of
-/// the nested values.
+/// Maximum depth of nested values: a bit for the kind of each.
 const MOST_DEPTH: u32 = u64::BITS;
 
 /// A part of a document that is UTF-8.
@@ -43,13 +40,12 @@ pub(super) struct Scan<'a> {
 struct Number {
     end: usize,
     negative: bool,
-    /// The number's digits, including the digits after the decimal point, as one integer.
+    /// The digits before and after the point, as one integer.
     digits: u64,
-    /// The number of digits after the decimal point; 0 without a point.
+    /// The number of digits after the point.
     decimals: usize,
 }
 
-/// Powers of ten.
 const TENS: [u64; 9] = {
     let mut tens = [1; 9];
     let mut i = 1;
@@ -75,7 +71,7 @@ impl<'a> Scan<'a> {
         self.bytes.get(at).copied()
     }
 
-    /// Returns `N` bytes, beginning at `at`. Bytes after the end are zero.
+    /// Returns `N` bytes. Bytes after the end are zero.
     #[inline(always)]
     fn chunk<const N: usize>(self, at: usize) -> [u8; N] {
         match self.bytes.get(at..).and_then(|bytes| bytes.first_chunk()) {
@@ -97,7 +93,7 @@ impl<'a> Scan<'a> {
         self.text.get(start..end)
     }
 
-    /// Returns the position of the first byte at or after `at` that is not white space, or the end.
+    /// Returns the position of the next byte that is not white space, or the end.
     #[inline]
     pub(super) fn space(self, mut at: usize) -> usize {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.byte(at) {
@@ -106,8 +102,8 @@ impl<'a> Scan<'a> {
         at
     }
 
-    /// Returns the position after the closing quote of a string, and whether the string contains
-    /// escapes. `at` must be the position after the opening quote.
+    /// Returns the position after a string, and whether it contains escapes. `at` is the position
+    /// after the opening quote.
     #[inline(always)]
     pub(super) fn string(self, mut at: usize) -> Option<(usize, bool)> {
         let mut escaped = false;
@@ -125,8 +121,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Returns the end of an escape. `at` must be the position after the backslash. Whether both
-    /// halves of a surrogate pair are there is not checked, because serde_json does not check this,
+    /// Returns the end of an escape. `at` is the position after the backslash. Whether both halves
+    /// of a surrogate pair are there is not checked, because serde_json does not check this,
     /// either, in a value that is kept as text.
     #[cold]
     fn escape(self, at: usize) -> Option<usize> {
@@ -140,7 +136,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Reads a string. `at` must be the position after the opening quote.
+    /// Reads a string. `at` is the position after the opening quote.
     #[inline(always)]
     pub(super) fn text(self, at: usize) -> Option<(usize, Cow<'a, str>)> {
         let (end, escaped) = self.string(at)?;
@@ -152,8 +148,8 @@ impl<'a> Scan<'a> {
         Some((end, text))
     }
 
-    /// Returns whether a string without escapes ends exactly `length` bytes after `at`, including
-    /// its closing quote. `at` must be the position after the opening quote.
+    /// Whether a string without escapes ends `length` bytes after `at`, including its closing
+    /// quote. `at` is the position after the opening quote.
     #[inline(always)]
     pub(super) fn is_string(self, at: usize, length: usize) -> bool {
         let Some(quote) = length.checked_sub(1) else { return false };
@@ -162,8 +158,7 @@ impl<'a> Scan<'a> {
             && Word::of(self.chunk(at + whole)).quote_is(rest)
     }
 
-    /// Returns whether there is an integer with exactly this many digits (less than [`WIDTH`]) at
-    /// `at`.
+    /// Whether there is an integer with this many digits (less than [`WIDTH`]) at `at`.
     #[inline(always)]
     pub(super) fn is_number(self, at: usize, digits: usize) -> bool {
         let lanes = Word::of(self.chunk(at));
@@ -172,8 +167,8 @@ impl<'a> Scan<'a> {
             && !matches!(lanes.byte(digits), b'.' | b'e' | b'E')
     }
 
-    /// If there is a number of microseconds with `whole` digits (at most [`MOST_WHOLE`]) and three
-    /// decimals at `at`, returns it as nanoseconds.
+    /// Reads a number of microseconds with `whole` digits (at most [`MOST_WHOLE`]) and three
+    /// decimals, as nanoseconds.
     #[inline(always)]
     pub(super) fn is_time(self, at: usize, whole: usize) -> Option<i64> {
         let start = Word::of(self.chunk(at));
@@ -200,9 +195,8 @@ impl<'a> Scan<'a> {
         (usual && whole_ok).then_some(ns as i64)
     }
 
-    /// Reads digits, beginning at `at`. Returns the position after the digits, and the number that
-    /// `before` and these digits form together. The number is meaningless if there are too many
-    /// digits.
+    /// Reads digits. Returns the position after them, and the number that `before` and these digits
+    /// form together, which is meaningless if there are too many.
     #[inline(always)]
     fn digits(self, mut at: usize, before: u64) -> (usize, u64) {
         let mut digits = before;
@@ -217,7 +211,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Reads a number, if it has no exponent and not too many digits.
+    /// Reads a number without an exponent and with few digits.
     #[inline(always)]
     fn number(self, start: usize) -> Option<Number> {
         let negative = self.byte(start)? == b'-';
@@ -268,7 +262,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Returns the end of a number. `at` must be the position after the integer part.
+    /// Returns the end of a number. `at` is the position after its integer part.
     fn skip_fraction(self, mut at: usize) -> Option<usize> {
         if self.byte(at) == Some(b'.') {
             at = self.skip_digits(at + 1)?;
@@ -280,7 +274,6 @@ impl<'a> Scan<'a> {
         Some(at)
     }
 
-    /// Returns the end of `null`, `true` or `false`.
     fn literal(self, at: usize) -> Option<usize> {
         let rest = self.bytes.get(at..)?;
         let is = |word: &&str| rest.starts_with(word.as_bytes());
@@ -288,10 +281,10 @@ impl<'a> Scan<'a> {
         Some(at + word.len())
     }
 
-    /// Returns the end of a value of any type. The value is kept as text.
+    /// Returns the end of a value of any type, which is kept as text.
     fn skip(self, mut at: usize, notes: &mut Notes) -> Option<usize> {
-        // The kinds of the surrounding values, where the innermost value is in the lowest bit: 1
-        // means an object, and 0 means an array.
+        // The kinds of the surrounding values, with the innermost one in the lowest bit: 1 is an
+        // object, and 0 an array.
         let (mut inside, mut depth) = (0u64, 0);
         loop {
             let first = self.byte(at)?;
@@ -309,8 +302,7 @@ impl<'a> Scan<'a> {
                 b'{' | b'[' => {
                     let object = first == b'{';
                     at = self.space(at + 1);
-                    // In ASCII, the code of each closing bracket is the code of its opening bracket
-                    // plus 2.
+                    // In ASCII, a closing bracket is its opening bracket plus 2.
                     if self.byte(at)? == first + 2 {
                         at += 1;
                     } else if depth == MOST_DEPTH {
@@ -351,8 +343,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Returns the key at `at`, or `None` for a key that contains escapes, and the start of the
-    /// key's value.
+    /// Returns the key at `at`, or `None` if it contains escapes, and the start of its value.
     #[inline(always)]
     fn key(self, at: usize) -> Option<(Option<&'a str>, usize)> {
         if self.byte(at)? != b'"' {
@@ -364,7 +355,6 @@ impl<'a> Scan<'a> {
         (self.byte(colon)? == b':').then(|| (key, self.space(colon + 1)))
     }
 
-    /// Reads an integer.
     #[inline(always)]
     pub(super) fn id(self, at: usize) -> Option<(usize, i64)> {
         let number = self.number(at)?;
@@ -387,14 +377,13 @@ impl<'a> Scan<'a> {
         if let Some(found) = self.number(at).and_then(usual) {
             return Some(found);
         }
-        // The number has more than three decimals or an exponent.
+        // More than three decimals, or an exponent.
         let end = self.skip_number(at)?;
         Some((end, micros(&self.bytes[at..end])?))
     }
 
-    /// Reads the event at `at` into `event`, which must be empty, and returns the end of the event.
-    /// Returns `None` if serde_json must read the event; the content of `event` is then
-    /// meaningless.
+    /// Reads the event at `at` into `event`, which must be empty, and returns its end. Returns
+    /// `None` if serde_json must read the event. The content of `event` is then meaningless.
     pub(super) fn event(
         self,
         at: usize,
@@ -422,8 +411,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Records in the event and the notes if a key has appeared before in the event. No shape is
-    /// made of such an event.
+    /// Records that a key has appeared before. Such an event gets no shape.
     fn once(self, key: &'a str, seen: &mut u16, event: &mut Event<'a>, notes: &mut Notes) {
         const KEYS: [&str; 11] =
             ["ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "bp", "s", "args"];
@@ -441,7 +429,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Reads the value at `at`, whose key is at `key_at`, and returns its end.
+    /// Reads a value, whose key is at `key_at`, and returns its end.
     fn value(
         self,
         key: &'a str,
@@ -480,8 +468,7 @@ impl<'a> Scan<'a> {
                 let (end, text) = self.text(at + 1)?;
                 match (field, &text) {
                     (Field::Name, _) => notes.slot(at + 1, end, Slot::Name),
-                    // A time that contains escapes is declined, because its text may have to be
-                    // kept.
+                    // A time with escapes is declined, because its text may have to be kept.
                     (Field::Time | Field::Duration, Cow::Owned(_)) => return None,
                     (_, Cow::Borrowed(text)) => {
                         notes.mark(at + 1, Mark::Text(field, text.len() as u32));

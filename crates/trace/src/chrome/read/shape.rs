@@ -7,21 +7,20 @@
 //! ```
 //!
 //! Programs write traces, so most of an event is equal, byte by byte, to an earlier event. Reading
-//! JSON by its rules takes ten instructions per byte, but comparing takes only a fraction of one.
-//! So the shape of a scanned event is kept: its text without the name, the times and a numeric
-//! `id`, and without the strings and numbers in `args` and unknown keys. An event fits a shape if
-//! it has the same kind of value in each of these places, and if the rest of its text is equal.
-//! Then the event is JSON because the first event was, and the parts that do not vary have the same
-//! meaning. The reader guesses which shape an event has: it tries the two shapes that last followed
+//! JSON by its rules takes ten instructions per byte, but comparing takes a fraction of one. So the
+//! shape of a scanned event is kept: its text without the name, the times and a numeric `id`, and
+//! without the strings and numbers in `args` and unknown keys. An event fits a shape if it has the
+//! same kind of value in each of these places, and if the rest of its text is equal. Then the event
+//! is JSON because the first event was. Two shapes are tried for an event: those that last followed
 //! the shape of the previous event.
 //!
-//! The reader also guesses that each number or string is as long as in the last event of this
-//! shape, and then checks this. Then the position of the next part depends on memory that is
-//! already loaded, and not on the bytes that are being compared. So a processor can work on several
-//! parts at the same time.
+//! The reader also guesses that a number or string is as long as in the last event of this shape,
+//! and then checks this. Then the position of the next part depends on memory that is already
+//! loaded, and not on the bytes that are being compared. So a processor can work on several parts
+//! at the same time.
 //!
-//! Memory: [`MOST`] shapes of [`LONGEST`] bytes each, with [`MOST_SLOTS`] parts that may vary. This
-//! is 2 MiB.
+//! Memory: [`MOST`] shapes of [`LONGEST`] bytes each, with [`MOST_SLOTS`] parts that may vary, are
+//! 2 MiB.
 
 use std::borrow::Cow;
 
@@ -33,7 +32,6 @@ use crate::chrome::event::{Event, Raw, Scalar};
 use crate::hash::FastMap;
 use crate::text::same;
 
-/// Number of shapes that are kept.
 const MOST: usize = 512;
 /// The length in bytes of the longest event whose shape is kept.
 const LONGEST: usize = 2048;
@@ -42,7 +40,7 @@ const MOST_SLOTS: usize = 128;
 
 #[derive(Debug, Default)]
 struct Shape {
-    /// The event's text without the parts that vary.
+    /// Without the parts that vary.
     text: Box<[u8]>,
     parts: Box<[Part]>,
     marks: Box<[(u32, Mark)]>,
@@ -54,16 +52,15 @@ struct Shape {
 /// A part of the text that does not vary, and the slot (a part that varies) after it.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// The end of this part in the shape's text, and its end in the shape's marks. The part begins
-    /// in both where the previous part ends. The position of a mark is relative to the start of the
-    /// part.
+    /// The end of this part in the shape's text and in its marks. The position of a mark is
+    /// relative to the start of the part.
     text: u32,
     marks: u32,
     slot: Slot,
     guess: Guess,
 }
 
-/// The length of the last content of a slot, if the next content probably has the same length;
+/// The length of the last content of a slot, if the next one probably has the same length;
 /// otherwise 0.
 ///
 /// | slot | the guess counts |
@@ -73,11 +70,9 @@ struct Part {
 /// | [`Slot::Time`], [`Slot::Duration`] | digits before the point, with three decimals |
 type Guess = u16;
 
-/// The shapes that are kept.
 #[derive(Debug)]
 pub(super) struct Shapes {
-    /// The first element is a placeholder: the shape that comes before the first event of a
-    /// document.
+    /// The first element is a placeholder for the shape before the first event.
     all: Vec<Shape>,
     by_hash: FastMap<u64, u16>,
     /// The shape of the previous event.
@@ -100,8 +95,8 @@ impl Default for Shapes {
 }
 
 impl Shapes {
-    /// Reads the event at `at` into `event`, which must be empty, and returns the end of the event.
-    /// Returns `None` if the scanner declines the event.
+    /// Reads the event at `at` into `event`, which must be empty, and returns its end. Returns
+    /// `None` if the scanner declines the event.
     #[inline]
     pub(super) fn event<'a>(
         &mut self,
@@ -111,7 +106,7 @@ impl Shapes {
     ) -> Option<usize> {
         for (place, next) in self.all[self.last].next.into_iter().enumerate() {
             if let Some(end) = self.all[usize::from(next)].follow(scan, at, event) {
-                // The shape that was used last is the first one that is tried next time.
+                // The shape that was used last is tried first next time.
                 self.all[self.last].next.swap(0, place);
                 self.last = next.into();
                 return Some(end);
@@ -137,7 +132,7 @@ impl Shapes {
         Some(end)
     }
 
-    /// Stores a shape. If there are already [`MOST`] shapes, an older one is replaced.
+    /// Stores a shape, perhaps in place of an older one.
     fn keep(&mut self, shape: Shape) -> usize {
         let place = if self.all.len() <= MOST {
             self.all.push(Shape::default());
@@ -176,8 +171,7 @@ impl Shape {
         Self { text: text.into(), parts: parts.into(), marks: marks.into(), next: [0; 2], hash }
     }
 
-    /// Reads an event of this shape. Returns `None` if the event has another shape; the content of
-    /// `event` is then meaningless.
+    /// Reads an event of this shape. If it has another one, the content of `event` is meaningless.
     #[inline]
     fn follow<'a>(&mut self, scan: Scan<'a>, start: usize, event: &mut Event<'a>) -> Option<usize> {
         let (mut at, mut text, mut mark, mut open) = (start, 0, 0, start);
@@ -232,8 +226,8 @@ impl Shape {
                     Some(ns) => {
                         at += guess + ".000".len();
                         match part.slot {
-                            // An event that contains a key twice has no shape, so the event has no
-                            // exact text of an earlier value that would have to be removed here.
+                            // An event that contains a key twice has no shape, so there is no exact
+                            // text of an earlier value to remove.
                             Slot::Time => event.time_ns = Some(ns),
                             _ => event.duration_ns = Some(ns),
                         }
@@ -258,29 +252,25 @@ impl Shape {
     }
 }
 
-/// Returns the guess after this number: that the next number in the slot has as many digits.
-/// Returns 0 if this number has a sign, a point or an exponent.
+/// The guess after a number with a sign, a point or an exponent is 0.
 fn plain_digits(number: &[u8]) -> Guess {
     let plain = number.len() < WIDTH && number.iter().all(u8::is_ascii_digit);
     if plain { number.len() as Guess } else { 0 }
 }
 
-/// Returns the guess after a string of this length: that the next string in the slot has the same
-/// length. Returns 0 if this string contains escapes.
+/// The guess after a string with escapes is 0.
 fn plain_length(length: usize, escaped: bool) -> Guess {
     if escaped { 0 } else { Guess::try_from(length).unwrap_or(0) }
 }
 
-/// Returns the guess after this time: that the next time in the slot has as many digits before the
-/// point. Returns 0 if this time does not have exactly three decimals, or is negative.
+/// The guess after a time without three decimals, or after a negative one, is 0.
 fn whole_digits(time: &[u8]) -> Guess {
     let point = time.len().wrapping_sub(".000".len());
     let plain = time.get(point) == Some(&b'.') && point <= MOST_WHOLE && time[0] != b'-';
     if plain { point as Guess } else { 0 }
 }
 
-/// Returns a hash of a text. If different texts have equal hashes, the results are still right, but
-/// reading is slower.
+/// If different texts have equal hashes, the results are still right, but reading is slower.
 fn hash(text: &[u8]) -> u64 {
     let (words, rest) = text.as_chunks::<8>();
     let mut last = [0; 8];

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::chrome::event::{Scalar, args};
 
-/// A sink that stores all events as values of serde_json, to compare them with what serde_json
-/// reads from the whole document.
+/// Stores events as values of serde_json, to compare them with what serde_json reads from the whole
+/// document.
 #[derive(Debug, Default, PartialEq)]
 struct Kept {
     events: Vec<(u64, Value)>,
@@ -138,7 +138,7 @@ fn errors_say_the_byte() {
     }
 }
 
-/// Everything that can be read must be read, and the parts that cannot be read must be counted.
+/// What can be read must be read, and the rest must be counted.
 #[test]
 fn only_the_damaged_part_is_lost() {
     let counts = |s: ReadSummary| (s.events, s.lost, s.damaged, s.mended, s.rest);
@@ -239,7 +239,7 @@ fn any_event() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever the window's size is, the result must be the document that serde_json wrote.
+    /// The size of the window does not matter.
     #[test]
     fn any_document(list in prop::collection::vec(any_event(), 0..8), size in 16usize..4000,
                     pretty: bool, name: String) {
@@ -255,8 +255,8 @@ proptest! {
         prop_assert_eq!(summary.mended, 0);
     }
 
-    /// If a document is cut at any byte, the events that are read must be its first events, and the
-    /// document must be reported as truncated.
+    /// If a document is cut, the events that are read are its first events, and the document is
+    /// truncated.
     #[test]
     fn cut_anywhere(list in prop::collection::vec(any_event(), 1..4)) {
         let text = serde_json::to_vec(&json!({"traceEvents": list})).unwrap();
@@ -268,7 +268,6 @@ proptest! {
         }
     }
 
-    /// Reading must not panic, whatever the bytes are.
     #[test]
     fn any_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..200), open in 0usize..3) {
         let start: &[u8] = [&b""[..], b"[{\"name\":\"", b"{\"traceEvents\":[{"][open];

@@ -4,18 +4,18 @@ use std::io::{ErrorKind, Read};
 
 use super::{ReadError, ReadErrorKind};
 
-/// Size of a window in bytes. It is enlarged if a value does not fit.
+/// In bytes. The window is enlarged if a value does not fit.
 const START: usize = 1 << 20;
-/// The maximum size of a single value in bytes.
+/// The maximum size of a value in bytes.
 const LIMIT: usize = 256 << 20;
 
 pub(super) struct Window<R> {
     source: R,
     buffer: Vec<u8>,
-    /// The bytes that are not consumed yet: `buffer[start..end]`.
+    /// What is not consumed yet: `buffer[start..end]`.
     start: usize,
     end: usize,
-    /// Number of bytes of the document that are before `start`.
+    /// How many bytes of the document are before `start`.
     consumed: u64,
     ended: bool,
 }
@@ -44,7 +44,7 @@ impl<R: Read> Window<R> {
         self.consumed += bytes as u64;
     }
 
-    /// Reads more bytes after the existing ones. Returns false at the end of the document.
+    /// Reads more bytes. Returns false at the end of the document.
     pub(super) fn more(&mut self) -> Result<bool, ReadError> {
         if self.ended {
             return Ok(false);
@@ -61,8 +61,8 @@ impl<R: Read> Window<R> {
             }
             self.buffer.resize(self.end * 2, 0);
         }
-        // The whole buffer is filled before the caller tries again. So a value that does not fit is
-        // tried once per window, and not after each read.
+        // The whole buffer is filled, so that a value that does not fit is tried once per window,
+        // and not after each read.
         let before = self.end;
         while self.end < self.buffer.len() {
             match self.source.read(&mut self.buffer[self.end..]) {
@@ -92,7 +92,7 @@ impl<R: Read> Window<R> {
         Ok(self.end > before)
     }
 
-    /// Returns the next byte that is not white space. Everything before this byte is consumed.
+    /// Consumes white space and returns the byte after it.
     pub(super) fn next_byte(&mut self) -> Result<Option<u8>, ReadError> {
         loop {
             let white = |b: &u8| matches!(b, b' ' | b'\n' | b'\r' | b'\t');

@@ -1,19 +1,17 @@
 //! Processes eight bytes at a time: finds the first byte that matters, and converts digits.
 //!
-//! All operations are ordinary arithmetic on a 64-bit word, so they work on every kind of
-//! processor.
+//! All operations are ordinary arithmetic on a 64-bit word.
 
-/// Eight bytes of a document. The first byte is the lowest byte of the number.
+/// Eight bytes of a document, the first one in the lowest byte.
 #[derive(Clone, Copy)]
 pub(super) struct Word(u64);
 
-/// The number of bytes in a word.
 pub(super) const WIDTH: usize = 8;
 
 const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
 const HIGH: u64 = !LOW;
 
-/// Returns a word whose bytes (lanes) are all equal to `byte`.
+/// Returns a word whose bytes (lanes) are equal to `byte`.
 const fn all(byte: u8) -> u64 {
     byte as u64 * 0x0101_0101_0101_0101
 }
@@ -40,8 +38,8 @@ impl Word {
         lanes.trailing_zeros() as usize / 8
     }
 
-    /// Returns the index of the first byte that ends or interrupts a string without escapes: a
-    /// quote, a backslash, or a control character.
+    /// Returns the index of the first byte that ends or interrupts a string: a quote, a backslash,
+    /// or a control character.
     #[inline(always)]
     pub(super) fn string_stop(self) -> usize {
         let visible = ((self.0 & LOW) + all(0x80 - 0x20)) | self.0;
@@ -55,15 +53,15 @@ impl Word {
         Self::first((((values & LOW) + all(0x80 - 10)) | values) & HIGH)
     }
 
-    /// Returns whether byte `count` (below [`WIDTH`]) is the first byte that is not a digit.
+    /// Whether byte `count` (below [`WIDTH`]) is the first one that is not a digit.
     #[inline(always)]
     pub(super) fn digits_are(self, count: usize) -> bool {
         let values = self.0 ^ all(b'0');
         Self::first_is((((values & LOW) + all(0x80 - 10)) | values) & HIGH, count)
     }
 
-    /// Returns whether byte `count` (below [`WIDTH`]) is a quote, and is the first byte that
-    /// [`Word::string_stop`] would find.
+    /// Whether byte `count` (below [`WIDTH`]) is a quote, and where [`Word::string_stop`] would
+    /// stop.
     #[inline(always)]
     pub(super) fn quote_is(self, count: usize) -> bool {
         let visible = ((self.0 & LOW) + all(0x80 - 0x20)) | self.0;
@@ -71,7 +69,7 @@ impl Word {
         self.byte(count) == b'"' && Self::first_is(stops, count)
     }
 
-    /// Returns whether lane `at` is the first lane whose high bit is set. The expression is not
+    /// Whether lane `at` is the first one whose high bit is set. The expression is not
     /// `first(lanes) == at`, because a compiler could then use the computed index instead of `at`
     /// in the code that follows. [`shape`](super::shape) explains why this would be slower.
     #[inline(always)]
@@ -80,28 +78,26 @@ impl Word {
         lanes & (bit ^ (bit - 1)) == bit
     }
 
-    /// Returns byte `at`, which is below [`WIDTH`].
+    /// `at` is below [`WIDTH`].
     #[inline(always)]
     pub(super) fn byte(self, at: usize) -> u8 {
         (self.0 >> (8 * at as u32 % u64::BITS)) as u8
     }
 
-    /// Returns the bytes without the first one.
     #[inline(always)]
     pub(super) fn after(self) -> Self {
         Self(self.0 >> 8)
     }
 
-    /// Returns the number that the first `count` bytes represent. All of these bytes must be
-    /// digits.
+    /// Returns the number that the first `count` bytes represent, which must be digits.
     #[inline(always)]
     pub(super) fn number(self, count: usize) -> u64 {
         // The shift adds leading zeros, so that the number has eight digits, with the last digit in
         // the highest byte.
         let shift = 8 * (WIDTH - count.min(WIDTH)) as u32;
         let digits = (self.0 ^ all(b'0')).checked_shl(shift).unwrap_or(0);
-        // Two digits are combined to a number of two digits, two of these numbers to a number of
-        // four digits, and two of those to the number of all eight digits.
+        // Pairs of digits are combined to numbers of two digits, those to numbers of four, and
+        // those to the number of eight.
         let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
         let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
         fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff

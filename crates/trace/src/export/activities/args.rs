@@ -10,11 +10,10 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use crate::chrome::event::Raw;
 use crate::timeline::{Arg, ArgValue};
 
-/// Duplicate keys are only detected among the first keys, up to this number.
+/// A repeated key is found among this many keys.
 const MOST_SEARCHED: usize = 256;
 
-/// The keys and values of an object, in their order. If a key appears twice, its last value is
-/// used.
+/// The keys and values of an object, in their order.
 #[derive(Debug, Default)]
 pub struct Args<'a>(Vec<(Cow<'a, str>, Typed<'a>)>);
 
@@ -25,12 +24,12 @@ enum Typed<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Parses JSON. The list is empty if the JSON is not an object.
+    /// The list is empty if the JSON is not an object.
     pub fn of(json: Option<&'a str>) -> Self {
         json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
     }
 
-    /// Returns the list in the form that a sink takes.
+    /// Returns the list for a sink.
     pub fn list(&self) -> Vec<Arg<'_>> {
         self.0.iter().map(|(key, typed)| Arg { key, value: typed.value() }).collect()
     }
@@ -42,7 +41,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Returns the value of a key, if the value is an integer.
+    /// Returns the value of a key, if it is an integer.
     pub fn number(&self, key: &str) -> Option<i64> {
         self.0.iter().find(|(known, _)| known == key).and_then(|(_, typed)| match typed {
             Typed::Other(Value::Uint(n)) => i64::try_from(*n).ok(),
@@ -60,8 +59,7 @@ impl<'a> Typed<'a> {
         })
     }
 
-    /// Converts one value. Nested values, and numbers that are too large for every type, are kept
-    /// as JSON.
+    /// Nested values, and numbers that are too large, are kept as JSON.
     fn of(raw: Raw<'a>) -> Self {
         let json = raw.get();
         let value = match json.as_bytes().first() {

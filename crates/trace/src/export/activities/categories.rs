@@ -2,8 +2,7 @@
 //!
 //! The generic vocabulary has the same word for `cuda_runtime` and `xpu_runtime`, so the conversion
 //! could not be reversed. Therefore, if the original category cannot be computed from the new one,
-//! the event also has the original category, under the key [`ORIGINAL`]. The next export uses it,
-//! in any vocabulary:
+//! the event also has the original, under the key [`ORIGINAL`]. The next export uses it:
 //!
 //! ```text
 //!  "cat":"cuda_runtime"  ─ generic ─►  "cat":"runtime"                                 ─ kineto ─► as before
@@ -24,36 +23,35 @@ pub const ORIGINAL: &str = "original_cat";
 
 /// Converts the categories of one trace.
 pub struct Categories {
-    /// The vocabulary of the output; `None` means that all categories are kept.
+    /// `None` keeps all categories.
     vocabulary: Option<Vocabulary>,
     known: HashMap<NameId, Named>,
     registry: Registry,
 }
 
-/// A category in the output.
 #[derive(Clone, Debug)]
 struct Named {
     name: String,
-    /// The original category, if it cannot be computed from `name`.
+    /// The original, if it cannot be computed from `name`.
     original: Option<String>,
 }
 
 impl Categories {
-    /// Creates the conversion for one trace. Without a vocabulary, no category is changed.
+    /// Creates the conversion for one trace. Without a vocabulary, categories do not change.
     pub fn new(vocabulary: Option<Vocabulary>, trace: &Activities) -> Self {
         Self::of_document(vocabulary, &trace.document)
     }
 
     fn of_document(vocabulary: Option<Vocabulary>, document: &Value) -> Self {
         let mut registry = Registry::new();
-        // Traces that we have exported contain a list of the categories of their calls.
+        // Our exports contain a list of the categories of their calls.
         kinds::register_listed(&mut registry, document);
         Self { vocabulary, known: HashMap::new(), registry }
     }
 
-    /// Returns the category of an event in the output, and the event's keys that have no column, in
-    /// the form that [`RawEvent::others`](crate::chrome::write::RawEvent::others) describes.
-    /// `others` are the keys that the event has now.
+    /// Returns the category of an event in the output, and the event's other keys in the form of
+    /// [`RawEvent::others`](crate::chrome::write::RawEvent::others). `others` are the keys that it
+    /// has now.
     pub fn of<'a>(
         &'a mut self,
         event: &Activity<'a>,
@@ -85,7 +83,7 @@ impl Categories {
     }
 }
 
-/// Parses the keys of an event that have no column. The opening brace may be missing.
+/// The opening brace may be missing.
 fn object(others: &str) -> Option<Map<String, Value>> {
     match others.starts_with('{') {
         true => serde_json::from_str(others).ok(),
@@ -95,7 +93,7 @@ fn object(others: &str) -> Option<Map<String, Value>> {
 
 /// Returns the category that an event had originally, and its other keys.
 fn original(more: &str) -> Option<(String, Map<String, Value>)> {
-    // This quick check comes first, because most events do not have this key.
+    // Quick, because most events do not have this key.
     if !more.contains(ORIGINAL) {
         return None;
     }
@@ -128,7 +126,7 @@ mod tests {
 
     #[test]
     fn original_categories_are_restored() {
-        // This is the list that IREE's adapter causes in an exported trace.
+        // The list that IREE's adapter causes in an exported trace.
         let kinds = json!([{"producer": "iree", "name": "workgroup", "kineto": "cpu_op"}]);
         let document = json!({"counterpoint": {"kinds": kinds}});
         let registry = Categories::of_document(None, &document).registry;

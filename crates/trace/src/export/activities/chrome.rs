@@ -1,4 +1,4 @@
-//! Writes one trace as JSON, in which every event is as it was in the original trace.
+//! Writes one trace as JSON again.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -10,8 +10,7 @@ use super::keep::{Keep, visit_kept};
 use super::{Exact, Options, Written, look};
 use crate::chrome::write::{RawEvent, Writer};
 
-/// Writes every event as it was in the original trace. Only its category may differ, if a
-/// vocabulary is given.
+/// Writes the events as they were in the original trace, with categories in the wanted vocabulary.
 pub fn write_again<W: Write>(
     trace: &Activities,
     options: &Options,

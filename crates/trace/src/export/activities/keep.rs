@@ -1,8 +1,8 @@
 //! Decides which events of an imported trace a filter keeps; see [`crate::export::filter`].
 //!
-//! The decision about each event is made before any event is written, because it may depend on
-//! later events. Memory: a bit for each event, 16 bytes for each slice that is kept, and about 50
-//! bytes for each end of an arrow.
+//! The decision is made before the first event is written, because it may depend on later events.
+//! Memory: a bit for each event, 16 bytes for each slice that is kept, and about 50 bytes for each
+//! end of an arrow.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,23 +18,22 @@ use crate::export::filter::{Filter, LeftOut};
 /// The part of a trace that is kept.
 #[derive(Debug, Default)]
 pub struct Keep {
-    /// For each event, in the order of the file, one bit that says whether the event is kept.
+    /// One bit for each event, in the order of the file.
     events: Vec<u64>,
-    /// The events with points of time series that are moved to the start of the window (the range
-    /// of time that is wanted). The value is the start of the window on the clock of the trace.
+    /// Points of time series that are moved to the start of the window (the range of time that is
+    /// wanted), with that time on the clock of the trace.
     moved: HashMap<usize, i64>,
-    /// How many events are not kept.
+    /// What is not kept.
     pub left_out: LeftOut,
 }
 
-/// A slice whose start was read but not its end.
+/// A slice whose end was not read yet.
 struct Begun {
     event: usize,
     at_ns: Option<i64>,
     wanted: bool,
 }
 
-/// An end of an arrow.
 struct End {
     event: usize,
     row: RowId,
@@ -47,23 +46,22 @@ struct Choice<'a> {
     filter: &'a Filter,
     base_ns: i64,
     keep: Keep,
-    /// The start and the end of each slice that is kept, by row.
+    /// The times of the slices that are kept, by row.
     slices: HashMap<u32, Vec<(i64, i64)>>,
     begun: HashMap<u32, Vec<Begun>>,
-    /// Asynchronous slices whose start was read but not their end, by category and id.
+    /// Asynchronous slices whose end was not read yet, by category and id.
     begun_async: HashMap<(String, String), Vec<Begun>>,
     ends: Vec<End>,
     /// The number of each arrow, by category, name and id.
     arrows: HashMap<(String, String, String), usize>,
-    /// The last point before the window of each time series: its time and its event, by process,
-    /// name and id.
+    /// The last point of each time series before the window, by process, name and id: its time and
+    /// its event.
     before: HashMap<(String, String, String), (i64, usize)>,
 }
 
 impl Keep {
     /// Reads a trace and decides about its events. The times of the trace are relative to `base_ns`
-    /// (ns since 1970). `vocabulary` is the vocabulary of the output, which is needed because the
-    /// filter refers to categories in the output.
+    /// (ns since 1970). The filter refers to categories in `vocabulary`, that of the output.
     pub fn of(
         trace: &Activities,
         filter: &Filter,
@@ -105,8 +103,8 @@ impl Keep {
     }
 }
 
-/// Calls `each` with the events of a trace that are kept, or with all events if there is no filter.
-/// Returns the losses that were found.
+/// Calls `each` with the events that are kept, or with all if there is no filter. Returns the
+/// losses that were found.
 pub fn visit_kept(
     trace: &Activities,
     keep: Option<&Keep>,
@@ -132,7 +130,7 @@ impl Choice<'_> {
         let filter = self.filter;
         let at_ns = activity.time_ns.map(|ns| ns.saturating_add(self.base_ns));
         let wanted = filter.has_category(category);
-        // An event without a time is treated as if it were in the window.
+        // An event without a time counts as inside.
         let in_window = at_ns.is_none_or(|at| filter.has_moment(at));
         let name = || activity.name.and_then(|name| trace.text(name)).unwrap_or("").to_owned();
         let id = || activity.id.unwrap_or("").to_owned();
@@ -191,7 +189,7 @@ impl Choice<'_> {
         }
     }
 
-    /// Decides about all events of a slice or span together, because it has a start and an end.
+    /// Decides about the start and the end of a slice or span together.
     fn both(&mut self, events: &[usize], wanted: bool, times: Option<(i64, i64)>) -> bool {
         let in_window = times.is_none_or(|(from, to)| self.filter.has_time(from, to));
         if wanted && in_window {
@@ -209,7 +207,7 @@ impl Choice<'_> {
     }
 
     fn finish(mut self) -> Keep {
-        // A slice without an end is treated as if it lasted to the end of the trace.
+        // A slice without an end lasts to the end of the trace.
         for (row, all) in std::mem::take(&mut self.begun) {
             for begun in all {
                 let times = begun.at_ns.map(|at| (at, i64::MAX));
@@ -230,12 +228,11 @@ impl Choice<'_> {
         self.keep
     }
 
-    /// Keeps the ends of arrows. An end is kept if both ends of the arrow are at slices that are
-    /// kept.
+    /// Keeps an end of an arrow if both ends of the arrow are at slices that are kept.
     fn arrows(&mut self) {
         for slices in self.slices.values_mut() {
             slices.sort_unstable();
-            // The end of each slice is replaced by the latest end of all slices up to it.
+            // The end of each slice is replaced by the latest end so far.
             let mut latest = i64::MIN;
             for (_, end) in slices {
                 latest = latest.max(*end);

@@ -1,6 +1,6 @@
 //! Assigns lanes (tracks of one row) to slices. This is needed for rows whose slices are not in the
-//! order of their starts, and for rows that contain both whole slices (`X`) and slices that consist
-//! of a start and an end (`B`, `E`).
+//! order of their starts, and for rows that contain both whole slices (`X`) and starts and ends
+//! (`B`, `E`).
 //!
 //! Perfetto combines starts and ends to slices by their order in time, so the slices in one track
 //! must be nested. If the slices of a row are in the order of their starts, the writer can find a
@@ -17,7 +17,7 @@ use profile::activities::{Activities, Activity, RowId};
 use super::keep::{Keep, visit_kept};
 use crate::perfetto::write::MOST_LANES;
 
-/// For each row that needs lanes: the lane of each event in it that begins or ends a slice.
+/// For each row that needs lanes: the lanes of its starts and ends.
 #[derive(Debug, Default)]
 pub struct Lanes {
     rows: HashMap<u32, Row>,
@@ -29,11 +29,11 @@ struct Row {
     next: usize,
 }
 
-/// Marks an end that has no start, and therefore no lane.
+/// An end that has no start, and therefore no lane.
 const NO_LANE: u8 = u8::MAX;
 const _: () = assert!(MOST_LANES <= NO_LANE as usize);
 
-/// What is known about a row before it is clear whether the row needs lanes.
+/// What is known about a row before it is clear whether it needs lanes.
 #[derive(Debug, Default)]
 struct Seen {
     last: Option<i64>,
@@ -42,7 +42,6 @@ struct Seen {
     halves: bool,
 }
 
-/// What an event that begins or ends a slice means: a whole slice, a start, or an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Whole(i64, i64),
@@ -60,8 +59,8 @@ struct Span {
 }
 
 impl Lanes {
-    /// Reads the part of the trace that is kept. If there are rows that need lanes, it is read
-    /// twice. `same` returns the row in which the events of a row are written.
+    /// Reads the part of the trace that is kept, and reads it again if rows need lanes. `same`
+    /// returns the row in which the events of a row are written.
     pub fn of(
         trace: &Activities,
         keep: Option<&Keep>,
@@ -98,8 +97,8 @@ impl Lanes {
         Ok(Self { rows: rows.collect() })
     }
 
-    /// Returns the lane of the row's next event that begins or ends a slice. Returns `None` if the
-    /// row needs no lanes, and `Some(None)` for an end without a start.
+    /// Returns the lane of the row's next start or end. Returns `None` if the row needs no lanes,
+    /// and `Some(None)` for an end without a start.
     pub fn next(&mut self, row: RowId) -> Option<Option<usize>> {
         let row = self.rows.get_mut(&row.0)?;
         row.next += 1;
@@ -108,7 +107,6 @@ impl Lanes {
     }
 }
 
-/// Returns what an event means if it begins or ends a slice; `None` for other events.
 fn part(event: &Activity<'_>) -> Option<Part> {
     let at = event.time_ns?;
     match event.form {
@@ -123,8 +121,8 @@ fn part(event: &Activity<'_>) -> Option<Part> {
 }
 
 fn lanes(parts: &[Part]) -> Vec<u8> {
-    // An end belongs to the last start before it in time. Among events at the same time, the order
-    // in the file decides.
+    // An end belongs to the last start before it in time. At the same time, the order in the file
+    // decides.
     let mut halves: Vec<(i64, usize)> = Vec::new();
     let mut spans = Vec::new();
     for (place, part) in parts.iter().enumerate() {
@@ -155,18 +153,18 @@ fn lanes(parts: &[Part]) -> Vec<u8> {
     result
 }
 
-/// The state of a lane while slices are assigned to lanes in the order of their starts.
+/// A lane while slices are assigned in the order of their starts.
 #[derive(Debug, Default)]
 struct Lane {
-    /// The slices that are open at this time, the outermost one first.
+    /// The open slices, the outermost one first.
     open: Vec<Span>,
-    /// The latest time at which slices ended, and the last place in the file of such an end.
+    /// The latest end of a slice, and the last place in the file of such an end.
     ended: Option<(i64, usize)>,
 }
 
-/// Assigns a lane to each slice, such that a reader combines each start with the right end. Readers
-/// sort events by time; events at the same time stay in the order of the file. If [`MOST_LANES`]
-/// lanes are not enough, all further slices share the last lane.
+/// Assigns lanes such that a reader combines each start with the right end. Readers sort events by
+/// time; events at the same time stay in the order of the file. If [`MOST_LANES`] lanes are not
+/// enough, further slices share the last lane.
 fn assign(spans: &[Span]) -> Vec<u8> {
     let mut places: Vec<usize> = (0..spans.len()).collect();
     places.sort_unstable_by_key(|i| (spans[*i].start, Reverse(spans[*i].end), spans[*i].first));
@@ -190,7 +188,7 @@ fn assign(spans: &[Span]) -> Vec<u8> {
 impl Lane {
     fn fits(&mut self, span: &Span) -> bool {
         while let Some(inner) = self.open.last() {
-            // If the end is after this start in the file, a reader sees the end after the start.
+            // A reader sees an end after this start if it is after it in the file.
             if inner.end > span.start || inner.end == span.start && inner.last > span.first {
                 break;
             }
@@ -199,8 +197,7 @@ impl Lane {
             self.ended = Some((inner.end, highest));
             self.open.pop();
         }
-        // If a slice ends exactly when this slice begins, its end must be before this slice in the
-        // file.
+        // If a slice ends when this slice begins, its end must be before this slice in the file.
         let over = self.ended.is_none_or(|(at, highest)| at < span.start || highest < span.first);
         let inside = self.open.last().is_none_or(|outer| {
             span.end <= outer.end && (outer.start < span.start || outer.first < span.first)
@@ -213,7 +210,7 @@ impl Lane {
 mod tests {
     use super::*;
 
-    /// Combines starts and ends as Perfetto does. Returns the resulting slices, ordered by lane.
+    /// Combines starts and ends as Perfetto does, ordered by lane.
     fn decoded(parts: &[Part], lanes: &[u8]) -> Vec<(i64, i64)> {
         let mut events: Vec<(i64, usize, u8, bool)> = Vec::new();
         for (place, (part, lane)) in parts.iter().zip(lanes).enumerate() {
@@ -265,21 +262,21 @@ mod tests {
             (&[Whole(0, 10), Begin(2), Whole(3, 4), End(5)][..], &[0, 0, 0, 0][..]),
             (&[Begin(2), Whole(3, 4), End(5), Whole(0, 10)], &[0, 0, 0, 0]),
             (&[Begin(2), Whole(3, 7), End(5)], &[0, 1, 0]),
-            // The slice is at the end of the surrounding slice: once before that end in the file,
-            // and once after it.
+            // At the end of the surrounding slice: once before that end in the file, and once after
+            // it.
             (&[Begin(2), Whole(5, 5), End(5)], &[0, 0, 0]),
             (&[Begin(2), End(5), Whole(5, 5)], &[0, 0, 0]),
-            // The cases are a slice that never ends, and a slice that never began.
+            // A slice that never ends, and one that never began.
             (&[Whole(0, 9), Begin(2), Whole(3, 4)], &[0, 1, 0]),
             (&[End(1), Whole(0, 9), Begin(2), End(3), End(4)], &[NO_LANE, 0, 0, 0, NO_LANE]),
-            // The events are not in the order of their times in the file.
+            // Not in the order of their times.
             (&[Begin(10), Begin(0), End(20), End(5), Whole(1, 2)], &[0, 0, 0, 0, 0]),
         ] {
             assert_eq!(lanes(parts), expected, "{parts:?}");
         }
     }
 
-    /// Slices of any form must be read back as they were written. Many of them have equal times.
+    /// Many slices have equal times.
     #[test]
     fn slices_are_paired_as_they_were_written() {
         let mut seed = 1u64;
@@ -298,8 +295,7 @@ mod tests {
                     Part::Whole(start, end)
                 })
                 .collect();
-            // Every second round also has some slices that follow one another and consist of a
-            // start and an end each.
+            // Every second round also has slices that consist of a start and an end.
             let mut at = 0;
             for _ in 0..(round % 2) * random(8) {
                 let (start, end) = (at + random(3) as i64, at + 3 + random(9) as i64);

@@ -1,5 +1,4 @@
-//! Writes several traces as one JSON file. The file is the same as the file that `trace merge`
-//! would write from the traces' files.
+//! Writes several traces as one JSON file, as `trace merge` does.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -13,8 +12,8 @@ use crate::chrome::write::{ChromeHead, RawEvent, Writer};
 use crate::export::filter::LeftOut;
 use crate::merge::{self, Moved};
 
-/// Writes the events of all traces. Each trace has its own rows. `names` are the names of the
-/// traces' files, and `title` is the name of the output.
+/// Writes the events of all traces, each with its own rows. `names` are the names of their files,
+/// and `title` is the name of the output.
 pub fn write_merged<W: Write>(
     traces: &[Activities],
     names: &[String],

@@ -1,9 +1,8 @@
 //! Writes imported traces in Perfetto's format.
 //!
-//! In Chrome's format, the end of an arrow is a separate event. It belongs to the slice that
-//! surrounds it, and programs write it after that slice. So this writer keeps a slice until it
-//! reads an event that is not an end of one of the slice's arrows. An arrow's end that does not
-//! come directly after its slice is written as an instant of its row, with the arrow.
+//! In Chrome's format, the end of an arrow is a separate event, which programs write after the
+//! slice that surrounds it. So a slice is kept until an event follows that is not an end of one of
+//! its arrows. Another end of an arrow is written as an instant of its row.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -33,19 +32,16 @@ use crate::timeline::{
 pub struct Timeline<W> {
     pub out: W,
     pub losses: Vec<LossCount>,
-    /// Number of events that were left out because their form does not exist in the format, or
-    /// because they do not have the fields that their form needs.
+    /// Number of events whose form does not exist in the format, or that lack a field.
     pub left_out: u64,
     pub filtered: LeftOut,
-    /// How the times of each trace were aligned with those of the first trace.
+    /// How the times of each trace were aligned with those of the first.
     pub alignments: Vec<Alignment>,
-    /// The number of ns that was added to all times. It is not 0 if there are times before 1970,
-    /// which the format cannot express.
+    /// What was added to all times, in ns. The format cannot express times before 1970.
     pub shift_ns: i64,
 }
 
-/// Writes all traces. If there are several traces, each of them has its own rows. `names` are the
-/// names of their files.
+/// Writes all traces, each with its own rows. `names` are the names of their files.
 pub fn write_perfetto<W: Write>(
     traces: &[Activities],
     names: &[String],
@@ -113,7 +109,6 @@ fn base_ns(file: &Look, alignment: &Alignment) -> i64 {
     file.base_ns.unwrap_or(0).saturating_add(alignment.shift_ns)
 }
 
-/// A row of one trace, with its names.
 #[derive(Clone, Debug)]
 struct OwnRow {
     process: Option<OwnId>,
@@ -123,9 +118,9 @@ struct OwnRow {
     process_sort: i64,
     name: Option<String>,
     sort: i64,
-    /// Whether the name of the row was already passed to the writer.
+    /// Whether the writer has the name.
     named: bool,
-    /// The first row with the same ids. It is usually this row itself.
+    /// The first row with the same ids, usually this one.
     same: RowId,
 }
 
@@ -168,18 +163,16 @@ impl OwnRow {
     }
 }
 
-/// Returns the rows of a trace in the order of their numbers, with the names that the metadata of
-/// the trace gives them. A process of a file other than the first one gets an id from `other_ids`.
-/// The format only knows the processes of one machine, and a track without a process id would not
-/// be a process at all.
+/// Returns the rows of a trace, with the names in its metadata. A process of a file other than the
+/// first one gets an id from `other_ids`. The format only knows the processes of one machine, and a
+/// track without a process id would not be a process at all.
 fn rows(
     trace: &Activities,
     look: &Look,
     moved: Moved<'_>,
     other_ids: &mut Range<i64>,
 ) -> io::Result<Vec<OwnRow>> {
-    // The list has only as many rows as the file describes, and not as many as the highest row
-    // number needs, because an event may contain any row number.
+    // As many rows as the file describes, because an event may contain any row number.
     let mut rows = vec![OwnRow::NONE; trace.row_count()];
     let mut labels = BTreeMap::<ProcessKey, String>::new();
     let number = |row: RowId| row.0 as usize;
@@ -259,18 +252,18 @@ fn rows(
 #[derive(Debug, Default)]
 struct Waiting {
     row: Option<RowId>,
-    /// The lane of the slice, if the slices of its row need lanes.
+    /// If the slices of its row need lanes.
     lane: Option<usize>,
     category: String,
     name: String,
     args: String,
     start_ns: i64,
     duration_ns: u64,
-    /// For each arrow of the slice: its kind, its id, and which end of the arrow is at the slice.
+    /// Kind, id, and which end is at the slice.
     arrows: Vec<(usize, u64, FlowEnd)>,
 }
 
-/// The kinds of arrows that were found, and the index of each kind by trace, category and name.
+/// The kinds of arrows, and the index of each by trace, category and name.
 #[derive(Debug, Default)]
 struct Arrows {
     kinds: Vec<FlowKind>,
@@ -364,8 +357,8 @@ impl<W: Write> OneTrace<'_, W> {
             b'C' => {
                 let args = Args::of(event.args);
                 let series = &args.list()[..];
-                // Several counters may have the same name but different ids. They get the names
-                // that Perfetto gives to such counters.
+                // Counters with the same name but different ids get the names that Perfetto gives
+                // them.
                 let with_id = event.id.and_then(scalar).map(|id| format!("{name} id: {id}"));
                 let name = with_id.as_deref().unwrap_or(name);
                 self.writer.counter(&SeriesPoint {
@@ -383,7 +376,7 @@ impl<W: Write> OneTrace<'_, W> {
         Ok(())
     }
 
-    /// Writes the slice that is not written yet.
+    /// Writes the slice that waits.
     fn flush(&mut self) -> io::Result<()> {
         let Some(number) = self.waiting.row.take() else { return Ok(()) };
         let row = self.rows.get(number.0 as usize).unwrap_or(&OwnRow::NONE).row();
@@ -440,7 +433,7 @@ impl<W: Write> OneTrace<'_, W> {
 
     /// Returns the kind and the id of an arrow. In Chrome's format, ids of arrows are unique for
     /// each category and name. In Perfetto's format, all arrows share one range of ids. Arrows of
-    /// the first kind keep their ids.
+    /// the first kind usually keep their ids.
     fn arrow_id(&mut self, event: &Activity<'_>, id: &str) -> (usize, u64) {
         let Arrows { kinds, places } = &mut self.arrows;
         let kind = *places.entry((self.number, event.category, event.name)).or_insert_with(|| {
@@ -451,14 +444,14 @@ impl<W: Write> OneTrace<'_, W> {
         let id = match id.parse::<u64>() {
             Ok(id) if id < 1 << 48 && kind < 1 << 15 => (kind as u64) << 48 | id,
             _ => {
-                // The hash has no random seed, so that the same trace always gives the same file.
+                // No random seed, so that the same trace gives the same file.
                 BuildHasherDefault::<DefaultHasher>::default().hash_one((kind, id)) | 1 << 63
             }
         };
         (kind, id)
     }
 
-    /// Passes the name of a row to the writer before the first event of the row.
+    /// Passes the name of a row to the writer before its first event.
     fn name_row(&mut self, number: RowId) -> io::Result<()> {
         let number = same_row(&self.rows, number);
         let Some(row) = self.rows.get_mut(number.0 as usize).filter(|row| !row.named) else {

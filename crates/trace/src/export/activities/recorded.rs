@@ -1,9 +1,8 @@
-//! Adds to a timeline the events that profiler plugins handed over in the programs of a recorded
-//! profile. The calls that were recorded in these programs are in the same timeline. The counters
-//! of plugins are tracks of the profile, which [`crate::export::tracks`] exports.
+//! Adds to a timeline the events of profiler plugins in the programs of a recorded profile. The
+//! counters of plugins are tracks of the profile, which [`crate::export::tracks`] exports.
 //!
-//! The slices of a row are passed to the sink in the order of their starts. If a plugin did not
-//! hand them over in this order, all slices of its trace are kept in memory and sorted.
+//! The slices of a row are passed on in the order of their starts. If they are not in this order,
+//! all slices of the trace are kept in memory and sorted.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -50,7 +49,6 @@ pub fn export_recorded(
     Ok(losses)
 }
 
-/// Returns the number of a row's process or thread.
 fn number(id: Option<&str>) -> i64 {
     match id.and_then(scalar) {
         Some(Scalar::Int(n)) => n,
@@ -65,14 +63,14 @@ fn row_of(trace: &Activities, row: RowId) -> Row<'static> {
 
 #[derive(Default)]
 struct Rows {
-    /// Name, labels and sort index of each process.
+    /// Name, labels and sort index.
     processes: HashMap<i64, (String, String, i64)>,
-    /// Name and sort index of each thread, by the numbers of its process and of the thread.
+    /// Name and sort index, by process and thread.
     threads: HashMap<(i64, i64), (String, i64)>,
-    /// The processes and threads that have slices or instants.
+    /// Those that have slices or instants.
     used: BTreeSet<(i64, i64)>,
     first_ns: i64,
-    /// Whether there is a row whose slices are not in the order of their starts.
+    /// Whether the slices of a row are not in the order of their starts.
     unsorted: bool,
 }
 
@@ -139,7 +137,7 @@ impl Rows {
     }
 }
 
-/// A slice, and the ends of its arrows. In the trace, these ends come directly after the slice.
+/// A slice, and the ends of its arrows, which come directly after it.
 #[derive(Debug, Default)]
 struct Held {
     number: RowId,
@@ -155,11 +153,11 @@ struct Export<'a, S> {
     trace: &'a Activities,
     sink: &'a mut S,
     categories: Categories,
-    /// The kinds of arrows, by name. Each kind has a number.
+    /// The kinds of arrows with their numbers, by name.
     kinds: HashMap<String, (usize, FlowKind)>,
     ids: Option<Ids<'a>>,
     launches: &'a Launches,
-    /// For each call that launched activities: the number of its arrows that have ended so far.
+    /// For each call that launched activities: how many of its arrows have ended.
     ended: HashMap<(Whose, u64), u64>,
     held: Option<Held>,
     unsorted: bool,
@@ -204,7 +202,6 @@ impl<S: TimelineSink> Export<'_, S> {
         }
     }
 
-    /// Returns the number of the kind of arrows with this name.
     fn kind(&mut self, name: &str) -> usize {
         let kinds = self.kinds.len();
         match self.kinds.get(name) {
@@ -216,7 +213,7 @@ impl<S: TimelineSink> Export<'_, S> {
         }
     }
 
-    /// Adds the end of the arrow from the op that launched this activity, if the op is known.
+    /// Adds the end of the arrow from the op that launched this activity.
     fn launched(&mut self, event: &Activity<'_>) {
         let Some((process, id)) = self.ids.as_mut().and_then(|ids| ids.of_event(event)) else {
             return;
@@ -231,7 +228,7 @@ impl<S: TimelineSink> Export<'_, S> {
         }
     }
 
-    /// Handles an end of an arrow. The end comes directly after its slice.
+    /// An end of an arrow comes directly after its slice.
     fn arrow(&mut self, event: &Activity<'_>, name: &str) -> io::Result<()> {
         let kind = self.kind(name);
         let end = if event.form == b'f' { FlowEnd::Finish } else { FlowEnd::Start };
@@ -243,8 +240,7 @@ impl<S: TimelineSink> Export<'_, S> {
         Ok(())
     }
 
-    /// Passes on the slice in `held`, because all ends of its arrows have come, or keeps it in
-    /// `sorted`.
+    /// Passes on the slice in `held`, whose arrows are complete, or keeps it in `sorted`.
     fn release(&mut self) -> io::Result<()> {
         match self.held.take() {
             Some(held) if self.unsorted => self.sorted.push(held),
@@ -281,8 +277,8 @@ impl<S: TimelineSink> Export<'_, S> {
     fn finish(mut self) -> io::Result<()> {
         self.release()?;
         let mut sorted = std::mem::take(&mut self.sorted);
-        // If several slices begin at the same time, the longest slice comes first, because it
-        // surrounds the others.
+        // Of slices that begin at the same time, the longest comes first, because it surrounds the
+        // others.
         sorted.sort_by_key(|held| (held.start_ns, std::cmp::Reverse(held.duration_ns)));
         sorted.iter().try_for_each(|held| self.slice(held))
     }

@@ -22,19 +22,19 @@ use super::slice::What;
 use crate::export::relay::Gone;
 use crate::timeline::{Arg, ArgValue, Flow, FlowEnd};
 
-/// Arrows from regions to tasks are numbered from this number on, above the arrows to dispatches.
+/// The first arrow from a region to a task, above the arrows to dispatches.
 const FIRST_ARROW: u64 = 1 << 40;
 
-/// The arrows of one region. There is one arrow to each of its tasks.
+/// The arrows of one region, one to each of its tasks.
 #[derive(Debug, Default)]
 struct Arrows {
     region: bool,
-    /// The numbers of the region's recorded tasks, sorted and without duplicates.
+    /// The recorded tasks, sorted and without duplicates.
     tasks: Vec<u32>,
     first: u64,
 }
 
-/// What is known, before a process's calls are exported, about its calls of hosts that call ops.
+/// What must be known about calls of hosts that call ops before a process's calls are exported.
 #[derive(Debug)]
 pub struct Machines {
     arrows: HashMap<u64, Arrows>,
@@ -42,17 +42,17 @@ pub struct Machines {
     exports: HashMap<u32, Export>,
 }
 
-/// What is known, before the calls of an export are exported, about their arguments.
+/// What is known about the arguments of an export.
 #[derive(Debug)]
 struct Export {
     /// `Input Dims` and `Input type`, as JSON.
     inputs: (String, String),
-    /// Whether the argument for the library can have the name that the host gives, because no other
+    /// Whether the argument for the library can have the host's name for it, because no other
     /// argument of a call has this name.
     own_key: bool,
 }
 
-/// The names of arguments that calls can have in addition to counters and values.
+/// Arguments of calls besides counters and values.
 const KEYS: [&str; 24] = [
     "Input Dims",
     "Input type",
@@ -80,14 +80,14 @@ const KEYS: [&str; 24] = [
     "stream",
 ];
 
-/// Returns whether process `index` has calls of a host that calls ops, according to its metadata.
+/// Whether a process has calls of a host that calls ops.
 pub fn has_machines(profile: &Profile, index: usize) -> bool {
     !profile.processes[index].op_exports.is_empty()
 }
 
 impl Machines {
-    /// Reads the pages of process `index` if the process has calls of a host that calls ops. `last`
-    /// is the number of arrows that are already in use.
+    /// Reads the pages of a process if it has calls of a host that calls ops. `last` is the number
+    /// of arrows that are in use.
     pub fn new(profile: &Profile, index: usize, last: &mut u64) -> Self {
         let arrow = FlowKind::Named("region".to_owned());
         let mut arrows: HashMap<u64, Arrows> = HashMap::new();
@@ -119,8 +119,7 @@ impl Machines {
                 }
             }
         }
-        // Arrows are numbered in the order of the regions, so that the same profile always gives
-        // the same file.
+        // In the order of the regions, so that the same profile gives the same file.
         let mut numbers: Vec<u64> = arrows.keys().copied().collect();
         numbers.sort_unstable();
         for number in numbers {
@@ -133,7 +132,7 @@ impl Machines {
         Self { arrows, arrow, exports }
     }
 
-    /// Returns the ends of arrows that are at a call: the starts at a region, or the end at a task.
+    /// Returns the ends of arrows at a call: the starts at a region, or the end at a task.
     fn flows(&self, role: Role, region: Option<u64>, task: u32) -> Vec<(u64, FlowEnd)> {
         let Some(of) = region.and_then(|region| self.arrows.get(&region)) else {
             return Vec::new();
@@ -154,9 +153,8 @@ pub fn op_of(profile: &Profile, process: usize, export: u32) -> Option<&Op> {
     profile.ops.get(profile.ops.of(process, export)?)
 }
 
-/// Converts `float32[1, 64], int64[2]` to `[[1,64],[2]]` and `["float","long int"]`, which is
-/// Kineto's form. A dimension that is not a number is converted to a text. Parts that cannot be
-/// parsed are left out.
+/// Converts `float32[1, 64], int64[2]` to `[[1,64],[2]]` and `["float","long int"]`, as Kineto
+/// writes them. A dimension that is not a number becomes a text.
 fn inputs(arguments: &str) -> (String, String) {
     let (mut dims, mut types) = (Vec::new(), Vec::new());
     let mut rest = arguments;
@@ -191,7 +189,6 @@ fn c_type(name: &str) -> &str {
 }
 
 impl<'a> ProcessExport<'a, '_> {
-    /// Passes on call `i`, which was made by a host that calls ops.
     pub(super) fn machine_call(
         &mut self,
         columns: &Columns,
@@ -215,8 +212,7 @@ impl<'a> ProcessExport<'a, '_> {
 
         let args = self.relay.args();
         let export = machines.exports.get(&columns.export[i]);
-        // The tensor arguments of regions and tasks are those of their op, so they are written only
-        // for ops.
+        // Regions and tasks have the tensor arguments of their op, which are not repeated.
         let inputs = match op.role.is_of_machine() && op.role != Role::Op {
             true => None,
             false => export.map(|export| &export.inputs),
@@ -269,8 +265,8 @@ impl<'a> ProcessExport<'a, '_> {
                 }
             }
         }
-        // The counters of a call include those of the calls inside of it. So only the counters of
-        // one kind of call can be shown as a time series.
+        // The counters of a call include those of the calls inside of it. So only one kind of call
+        // can be shown as a time series.
         let series = self.counter_tracks && op.role == Role::Op;
         self.slice(columns, i, times, values, series, what)
     }

@@ -1,5 +1,4 @@
-//! Makes one slice of the timeline from one recorded call. The code is used for workgroup calls and
-//! for calls of hosts that call ops.
+//! Makes one slice of the timeline from one recorded call.
 
 use std::borrow::Cow;
 
@@ -11,16 +10,14 @@ use super::ProcessExport;
 use crate::export::relay::{CounterNames, Gone, SliceHead};
 use crate::timeline::{Arg, ArgValue, KeysId, TextId};
 
-/// The times of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub start_ns: i64,
     pub end_ns: i64,
-    /// The start in raw ticks.
+    /// In raw ticks.
     ticks: u64,
 }
 
-/// The content of the slice of a call.
 pub(super) struct What<'a> {
     pub category: &'a str,
     pub name: Cow<'a, str>,
@@ -37,8 +34,8 @@ impl<'a> ProcessExport<'a, '_> {
         Times { start_ns, end_ns, ticks }
     }
 
-    /// Adds the arguments that say where the call ran: its workgroup and worker if they are known,
-    /// its CPU, and its NUMA node unless the node is 0.
+    /// Adds where the call ran: its workgroup and worker if they are known, its CPU, and its NUMA
+    /// node unless the node is 0.
     pub(super) fn push_place(&mut self, columns: &Columns, i: usize) {
         let args = self.relay.args();
         if columns.knows_workgroup(i) {
@@ -53,9 +50,8 @@ impl<'a> ProcessExport<'a, '_> {
         }
     }
 
-    /// Completes the slice of call `i`: adds its ticks and its counters, and passes the slice to
-    /// the writer. If `series` is true, the call's counters are also added as points of time
-    /// series.
+    /// Completes the slice of call `i` with its ticks and counters, and passes it to the writer.
+    /// `series` says whether its counters are also points of time series.
     ///
     /// # Errors
     /// Fails if the thread that writes has ended.
@@ -95,9 +91,8 @@ impl<'a> ProcessExport<'a, '_> {
         })
     }
 
-    /// Adds the arguments about how the call was sampled: the number of calls that it represents
-    /// (docs/sampling.md). Every slice has the same keys for these arguments. If the weight of the
-    /// counters is unknown, its argument is null.
+    /// Adds how the call was sampled (docs/sampling.md). Slices must have the same keys, so a
+    /// weight that is not known is null.
     fn push_drawn(&mut self, columns: &Columns, i: usize) {
         let args = self.relay.args();
         args.push(Arg::uint("weight", columns.weight(i)));
@@ -112,7 +107,7 @@ impl<'a> ProcessExport<'a, '_> {
         }
     }
 
-    /// Reads the values of a call's counters, in the form in which reports show them.
+    /// Reads a call's counters in the form in which reports show them.
     pub(super) fn read_counters(&self, columns: &Columns, i: usize, values: &mut [Option<u64>]) {
         for (g, group) in self.profile.groups.all().iter().enumerate() {
             columns.group_values(g, group.counters.clone(), i, values);
@@ -127,7 +122,7 @@ impl<'a> ProcessExport<'a, '_> {
         }));
     }
 
-    /// Adds the known values of the call's counters to the time series of each group.
+    /// Adds the known counters to the time series of each group.
     fn push_series(&mut self, thread: usize, values: &[Option<u64>]) {
         let counters = &self.profile.manifest.counters;
         for (number, group) in self.profile.groups.all().iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Imports the counters of a trace (`C`) as tracks. As in viewers, a counter is identified by its
-//! process, name and id, and each key of its arguments is a series.
+//! Imports the counters of a trace (`C`) as tracks. As in viewers, process, name and id identify a
+//! counter, and each key of its arguments is a series.
 
 use std::collections::HashMap;
 
@@ -14,15 +14,13 @@ use crate::chrome::event::{Event, Raw, args};
 /// The time series of one trace.
 #[derive(Debug)]
 pub(super) struct Counters {
-    /// Name of the directory into which the tracks are written.
+    /// The directory of the tracks.
     name: String,
-    /// The writer. It is created when the first counter is read.
+    /// Created with the first counter.
     writer: Option<TracksWriter>,
-    /// For each counter, identified by its process, name and id: the number of the series for each
-    /// key.
+    /// For each counter: the number of the series for each key.
     series: HashMap<Key, HashMap<Box<str>, u32>>,
-    /// The numbers of the series whose unit is known, by scope, source, track and name of the
-    /// series.
+    /// The series whose unit is known, by scope, source, track and name.
     with_unit: HashMap<(Scope, [NameId; 3]), u32>,
 }
 
@@ -44,8 +42,8 @@ impl Counters {
     }
 }
 
-/// Reads the value of a series. Returns `Ok(None)` if the series has no value in this event, and an
-/// error if the value is not a number.
+/// Reads the value of a series; `Ok(None)` if it has none in this event. A value that is not a
+/// number is an error.
 fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
     let text = value.get();
     if text == "null" {
@@ -55,27 +53,25 @@ fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
     number.filter(|n| n.is_finite()).map(Some).ok_or(())
 }
 
-/// A value of a counter, with the counter's unit and scope, which an event of Chrome's format
-/// cannot express.
+/// A value of a counter, with the unit and scope that an event of Chrome's format cannot express.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CounterValue<'a> {
-    /// The part of the machine or program whose events or values the counter contains.
+    /// What the counter counts.
     pub scope: Scope,
-    /// The source of the value. Devices with the same number in different sources are different
-    /// devices.
+    /// Devices with the same number in different sources are different devices.
     pub source: &'a str,
-    /// The track that shows the value.
+    /// The track of the value.
     pub track: &'a str,
-    /// The counter's name in the track.
+    /// The name in the track.
     pub series: &'a str,
-    /// The counter's unit; empty if it has none.
+    /// Empty if there is none.
     pub unit: &'a str,
     pub value: f64,
 }
 
 impl OneTrace<'_> {
-    /// Adds a value of a counter. `event` is also stored unchanged. `event` should be an event `C`
-    /// that has a time and the value as its argument.
+    /// Adds a value of a counter. `event`, which is also stored, should be an event `C` with a time
+    /// and the value.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -132,8 +128,7 @@ impl OneTrace<'_> {
         self.counter(event, name, Some((scope, source)))
     }
 
-    /// Adds the values of a counter. If `of` is `None`, the scope is the process of the event, and
-    /// the source is `trace`.
+    /// Without `of`, the scope is the process of the event, and the source is `trace`.
     pub(super) fn counter(
         &mut self,
         event: &Event<'_>,

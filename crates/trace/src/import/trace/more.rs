@@ -5,7 +5,6 @@ use serde_json::Value;
 use crate::chrome::event::{Event, Scalar};
 
 /// Appends the keys of an event that have no column in [`profile::activities`], as a JSON object.
-/// Appends nothing if there are no such keys.
 pub(super) fn more(event: &Event<'_>, out: &mut String) {
     for (key, exact) in [("ts", event.exact_time), ("dur", event.exact_duration)] {
         if let Some(exact) = exact {
@@ -26,7 +25,6 @@ pub(super) fn more(event: &Event<'_>, out: &mut String) {
     }
 }
 
-/// Returns an id, which is a number or a text, as JSON.
 pub(super) fn json(scalar: &Scalar<'_>) -> String {
     match scalar {
         Scalar::Int(n) => n.to_string(),

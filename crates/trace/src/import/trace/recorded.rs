@@ -1,9 +1,8 @@
-//! Adds traces to a recorded profile. Profiler plugins handed over these traces in the recorded
-//! programs.
+//! Adds traces to a recorded profile, which profiler plugins handed over in the recorded programs.
 //!
-//! Such traces become activities, calls and tracks in the same way as imported traces. But the
-//! times of their calls are ticks of the profile's clock, and the calls are stored in parts of the
-//! profile that the caller chooses.
+//! They become activities, calls and tracks like imported traces. But the times of their calls are
+//! ticks of the profile's clock, and the calls are stored in parts of the profile that the caller
+//! chooses.
 
 use std::collections::HashMap;
 
@@ -20,25 +19,24 @@ use crate::import::Imported;
 #[derive(Debug)]
 pub(super) struct Recorded {
     timeline: Timeline,
-    /// For each id of a process in the traces: the part of the process, and the arguments that are
-    /// stored with the part.
+    /// By the id of a process in the traces: the part of the process, and arguments to store.
     pub(super) parts: HashMap<i64, (PartId, Vec<String>)>,
 }
 
 /// What was added to a recorded profile.
 #[derive(Debug, Default)]
 pub struct Added {
-    /// Numbers of calls, spans and samples that were imported.
+    /// Numbers of what was imported.
     pub counts: Imported,
-    /// The losses in all traces.
+    /// The losses.
     pub losses: Vec<LossCount>,
-    /// Notes for people who read the profile.
+    /// For people who read the profile.
     pub notes: Vec<String>,
 }
 
 impl Import {
-    /// Begins to write data that will be added to a recorded profile with this clock. `dir` must be
-    /// an empty directory. The caller moves its content into the profile at the end.
+    /// Begins to write data for a recorded profile with this clock. `dir` must be an empty
+    /// directory, whose content the caller moves into the profile at the end.
     ///
     /// # Errors
     /// Fails if the directory is not writable.
@@ -60,14 +58,13 @@ impl Import {
         })
     }
 
-    /// Sets the value of `CLOCK_MONOTONIC` at the trace's time 0, in ns. The time 0 may be before
-    /// the start of the machine, but no event may be.
+    /// Sets `CLOCK_MONOTONIC` at the trace's time 0, in ns. The time 0 may be before the start of
+    /// the machine, but no event may be.
     pub fn begins_at(&mut self, monotonic_ns: i64) {
         self.epoch = monotonic_ns;
     }
 
-    /// Writes everything that is not written yet. The caller then moves the files into the recorded
-    /// profile.
+    /// Writes what is not written yet. The caller then moves the files into the recorded profile.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -91,8 +88,7 @@ impl Import {
         }
     }
 
-    /// Converts a time of the first trace to the time that a series with
-    /// [`profile::tracks::Times::Monotonic`] has.
+    /// Converts a time of the first trace for a series with [`profile::tracks::Times::Monotonic`].
     pub(super) fn monotonic(&self, ns: i64) -> i64 {
         match &self.recorded {
             Some(Recorded { timeline, .. }) => timeline.realtime_to_monotonic_ns(ns),
@@ -110,22 +106,21 @@ impl OneTrace<'_> {
         self.keep(event).map(|_| ())
     }
 
-    /// Sets the part of the recorded profile to which the calls of a process belong, and the
-    /// arguments that are stored with the part. `id` is the id of the process in the trace.
+    /// Sets the part of the recorded profile for the calls of a process, and arguments to store.
+    /// `id` is the process in the trace.
     pub fn place(&mut self, id: i64, part: PartId, arguments: Vec<String>) {
         if let Some(recorded) = &mut self.all.recorded {
             recorded.parts.insert(id, (part, arguments));
         }
     }
 
-    /// Sets the number of the process with this id in the trace. Another process may have the same
-    /// number.
+    /// Sets the number of a process in the trace. Another process may have the same number.
     pub fn place_again(&mut self, id: i64, number: u32) {
         self.numbers.insert(id, number);
     }
 }
 
-/// Returns a moment of the trace as a snapshot of the profile's clock.
+/// Returns a moment of the trace as a snapshot.
 pub(super) fn moment(base: i64, ns: i64, epoch: i64) -> Moment {
     let realtime_ns = u64::try_from(base.saturating_add(ns)).unwrap_or(0);
     let ticks = epoch.saturating_add(ns).max(0).unsigned_abs();

@@ -1,9 +1,9 @@
 //! Finds the start and the end of each asynchronous span: a `b` and its `e`, or, in the older form,
 //! an `S` and its `F`.
 //!
-//! Both ends of a span have the same category and id. In the older form, they also have the same
-//! name. Spans with the same id are nested. An event between the ends (`n`, `T`, `p`) is a moment,
-//! which is stored as an activity but becomes no call.
+//! Both ends have the same category and id and, in the older form, the same name. Spans with the
+//! same id are nested. An event between the ends (`n`, `T`, `p`) is a moment, which becomes no
+//! call.
 
 use std::collections::HashMap;
 
@@ -13,13 +13,13 @@ use profile::activities::NameId;
 use super::{Id, OneTrace, number};
 use crate::chrome::event::{Event, Raw};
 
-/// Maximum number of spans that are open at the same time.
+/// The maximum number of open spans.
 const MOST_OPEN: u64 = 1 << 20;
 
-/// What identifies a span. Both ends of a span have the same key.
+/// What both ends of a span have.
 type Key = (Option<NameId>, Option<NameId>, Box<str>);
 
-/// Spans whose start was read but not their end.
+/// Spans whose end was not read yet.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     open: HashMap<Key, Vec<Begun>>,
@@ -40,8 +40,8 @@ impl Spans {
     }
 }
 
-/// Returns the id of a span as text, together with the id's scope. The id is in `id` or `id2`. A
-/// local `id2` is only unique in its process.
+/// Returns the id of a span with its scope, from `id` or `id2`. A local `id2` is only unique in its
+/// process.
 fn id_of(event: &Event<'_>) -> Option<Box<str>> {
     let other = |key: &str| event.other.iter().find(|(of, _)| of == key).map(|(_, value)| *value);
     let scope = other("scope").map_or("", Raw::get);
@@ -57,7 +57,6 @@ fn id_of(event: &Event<'_>) -> Option<Box<str>> {
 }
 
 impl OneTrace<'_> {
-    /// Handles the start or the end of a span.
     pub(super) fn span(
         &mut self,
         event: &Event<'_>,

@@ -12,25 +12,24 @@ use crate::text;
 /// Maximum depth of nested values.
 const MOST_DEPTH: usize = 100;
 
-/// Texts that have numbers: names of annotations, and values.
+/// Texts that have numbers.
 pub(super) struct Texts<'a> {
     pub(super) names: &'a HashMap<u64, Box<str>>,
     pub(super) values: &'a HashMap<u64, Box<str>>,
     pub(super) room: &'a Room,
 }
 
-/// Limits how many bytes of texts with numbers are copied into events. Without a limit, a million
-/// events of 20 bytes could each use a text of a megabyte.
+/// Limits how many bytes of texts with numbers are copied into events. Otherwise, a million events
+/// of 20 bytes could each use a text of a megabyte.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     used: Cell<u64>,
-    /// Number of bytes of the packets that were read so far.
+    /// Bytes of the packets that were read.
     pub(super) read: u64,
 }
 
 impl Room {
-    /// The limits: bytes that are allowed for any trace, and additional bytes for each byte of its
-    /// packets.
+    /// Bytes that are allowed for any trace, and per byte of its packets.
     const ALWAYS: u64 = 16 << 20;
     const FACTOR: u64 = 128;
 
@@ -46,15 +45,14 @@ impl Room {
 }
 
 impl Texts<'_> {
-    /// Returns the name with this number. Also returns 1 if the name is missing, and otherwise 0.
+    /// Returns the name with this number, and 1 if it is missing.
     fn name(&self, iid: Field<'_>) -> (String, u32) {
         let name = iid.uint().and_then(|iid| self.room.take(self.names.get(&iid)?));
         (name.unwrap_or_default().to_owned(), u32::from(name.is_none()))
     }
 }
 
-/// Appends an annotation as a member of an object. Returns the number of values that could not be
-/// read.
+/// Appends an annotation as a member of an object. Returns how many values could not be read.
 pub(super) fn member(out: &mut Vec<u8>, bytes: &[u8], texts: &Texts<'_>) -> u32 {
     member_at(out, bytes, texts, 0)
 }
@@ -143,7 +141,6 @@ fn value_of(out: &mut Vec<u8>, bytes: &[u8], texts: &Texts<'_>, depth: usize) ->
             }
         }
         Some((annotation::NESTED, Field::Bytes(bytes))) => return nested(out, bytes, depth + 1),
-        // The annotation has no value.
         None => out.extend_from_slice(b"null"),
         Some(_) => {
             out.extend_from_slice(b"null");
@@ -158,7 +155,7 @@ fn double(out: &mut Vec<u8>, n: f64) -> u32 {
     u32::from(!n.is_finite())
 }
 
-/// Appends a `NestedValue`, which older writers use.
+/// Appends a `NestedValue` of older writers.
 fn nested(out: &mut Vec<u8>, bytes: &[u8], depth: usize) -> u32 {
     const KIND: u32 = 1;
     const KEYS: u32 = 2;

@@ -10,34 +10,33 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use crate::perfetto::decode::Fields;
 use crate::perfetto::fields::clocks;
 
-/// Identifies a clock by its sequence (0 if it belongs to none) and its number.
+/// A sequence (0 if the clock belongs to none) and a clock's number.
 pub(super) type ClockId = (u64, u64);
 
-/// The clock of packets that do not say which clock they use.
+/// The clock of packets that do not name one.
 pub(super) const BOOTTIME: u64 = 6;
-/// Maximum number of snapshots that are kept for each pair of clocks. The first ones are kept.
+/// How many snapshots are kept for each pair of clocks: the first ones.
 const MOST_SNAPSHOTS: usize = 1 << 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
-    /// For each pair of clocks: readings of the first clock, each with the reading of the second
-    /// clock at the same moment.
+    /// For each pair of clocks: readings of the first clock, with those of the second at the same
+    /// moment.
     pairs: HashMap<ClockId, HashMap<ClockId, BTreeMap<i64, i64>>>,
-    /// For clocks whose times are relative to the previous packet: the last time. `units` contains
-    /// the number of nanoseconds per unit.
+    /// For clocks whose times are relative to the previous packet: the last time. `units` has the
+    /// nanoseconds per unit.
     incremental: HashMap<ClockId, i64>,
     units: HashMap<ClockId, i64>,
-    /// The clock of the timeline. It is chosen when the first event is read.
+    /// The clock of the timeline, which is chosen with the first event.
     target: Option<ClockId>,
 }
 
-/// Returns the id of a clock from the number that packets contain.
+/// Returns the id of a clock from its number in packets.
 pub(super) fn id(sequence: u64, clock: u64) -> ClockId {
     if (clocks::OF_SEQUENCE..128).contains(&clock) { (sequence, clock) } else { (0, clock) }
 }
 
 impl Clocks {
-    /// Adds a `ClockSnapshot`.
     pub(super) fn snapshot(&mut self, sequence: u64, bytes: &[u8]) {
         let mut all: Vec<(ClockId, i64)> = Vec::new();
         for (number, value, _) in Fields::new(bytes).flatten() {
@@ -72,8 +71,8 @@ impl Clocks {
         }
     }
 
-    /// Converts a time stamp to nanoseconds on the timeline's clock. Returns `None` if no snapshots
-    /// relate the two clocks.
+    /// Converts a time stamp to nanoseconds on the timeline's clock, if snapshots relate the two
+    /// clocks.
     pub(super) fn time(&mut self, clock: ClockId, timestamp: u64) -> Option<i64> {
         let unit = self.units.get(&clock).copied().unwrap_or(1);
         let mut at = i64::try_from(timestamp).ok()?.checked_mul(unit)?;
@@ -97,13 +96,12 @@ impl Clocks {
             }
         };
         match self.moved(clock, at, target) {
-            // There are no snapshots, so the trace is assumed to have only one clock.
+            // Without snapshots, the trace is assumed to have only one clock.
             None if self.pairs.is_empty() => Some(at),
             moved => moved,
         }
     }
 
-    /// Returns whether the timeline's clock is real time.
     pub(super) fn is_real(&self) -> bool {
         self.target == Some((0, clocks::REALTIME))
     }

@@ -13,14 +13,13 @@ use crate::perfetto::decode::{Field, Fields, varint};
 use crate::perfetto::fields::{defaults, event, interned, legacy, packet};
 use crate::text;
 
-/// Maximum number of a track's open slices, from the last one back, that are searched to find the
-/// place of a new start or the slice to which an end belongs.
+/// How many of a track's open slices, from the last one back, are searched for the place of a new
+/// start or for the slice of an end.
 const MOST_LATER: usize = 1024;
 
-/// The state of one sequence.
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
-    /// Whether the texts and defaults of the sequence are completely known, from their beginning.
+    /// Whether the texts and defaults are known from their beginning.
     cleared: bool,
     categories: HashMap<u64, Box<str>>,
     names: HashMap<u64, Box<str>>,
@@ -30,13 +29,12 @@ pub(super) struct Sequence {
     extra_tracks: Vec<u64>,
     extra_double_tracks: Vec<u64>,
     clock: Option<u64>,
-    /// Fields of the older format, in which each sequence belongs to one thread.
+    /// Of the older format, in which each sequence belongs to one thread.
     pub(super) pid: i64,
     thread: Option<(i64, i64)>,
     reference_ns: i64,
 }
 
-/// The fields of a packet that are used.
 #[derive(Default)]
 pub(super) struct Packet<'a> {
     flags: u64,
@@ -49,7 +47,7 @@ pub(super) struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a field. Returns whether this version uses the content of a packet with this field.
+    /// Returns whether this version uses a packet with this field.
     pub(super) fn take(&mut self, field: u32, value: Field<'a>) -> bool {
         let number = value.uint().unwrap_or(0);
         match field {
@@ -81,8 +79,7 @@ impl<'a> Packet<'a> {
 }
 
 impl Sequence {
-    /// Updates the state from a packet. Returns false if the state that the packet's event needs is
-    /// missing.
+    /// Returns false if the state that the packet's event needs is missing.
     pub(super) fn update(&mut self, p: &Packet<'_>) -> bool {
         if p.dropped {
             self.cleared = false;
@@ -154,7 +151,6 @@ impl Sequence {
         }
     }
 
-    /// Reads a `ThreadDescriptor` of the older format.
     pub(super) fn describe_thread(&mut self, bytes: &[u8]) {
         const REFERENCE_US: u32 = 6;
         let thread = ThreadTrack::read(bytes);
@@ -202,7 +198,7 @@ fn numbers(value: Field<'_>, to: &mut Vec<u64>) {
     }
 }
 
-/// Appends one number of eight bytes, or several such numbers that are packed in one field.
+/// Appends one number of eight bytes, or several that are packed in one field.
 fn fixed(value: Field<'_>, to: &mut Vec<u64>) {
     match value.bytes() {
         Some(packed) => {
@@ -212,7 +208,6 @@ fn fixed(value: Field<'_>, to: &mut Vec<u64>) {
     }
 }
 
-/// The fields of a `TrackEvent` message that are used.
 #[derive(Default)]
 pub(super) struct TrackEvent<'a> {
     kind: u64,
@@ -337,7 +332,7 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
                     Some((row, queue.queue.get_mut(at)?))
                 });
                 let Some((row, begin)) = of_queue else {
-                    // The start of this slice was already passed on, or is missing in the trace.
+                    // The start was already passed on, or is missing in the trace.
                     let row = begun.map_or(row, |(row, ..)| row);
                     return self.give(row, &Pending { phase: b'E', ..pending });
                 };
@@ -371,7 +366,7 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
         }
     }
 
-    /// Handles counter values that are stored in the packet of another event.
+    /// Handles counter values in the packet of another event.
     fn extra_counters(&mut self, sequence: &Sequence, e: &TrackEvent<'_>, at_ns: i64) -> Done {
         let or = |own: &[u64], default: &[u64]| match own {
             [] => default.to_vec(),
@@ -394,7 +389,6 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
         Ok(())
     }
 
-    /// Handles a value of a counter track.
     fn value(&mut self, uuid: u64, at_ns: i64, mut value: f64) -> Done {
         let (process, _) = self.tracks.row(uuid);
         let track = self.tracks.get(uuid);
@@ -432,8 +426,7 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
         self.sink.event(self.summary.bytes, &event)
     }
 
-    /// Handles an event in Chrome's own format. The event keeps the phase that it has in that
-    /// format.
+    /// Handles an event in Chrome's own format, which keeps its phase.
     fn legacy(&mut self, sequence: &Sequence, bytes: &[u8], mut of: Pending, row: usize) -> Done {
         let (mut duration_us, mut id, mut scope) = (None, None, None);
         let (mut pid, mut tid) = (None, None);
@@ -444,8 +437,7 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
                     of.name = known.cloned().unwrap_or(of.name);
                 }
                 legacy::PHASE => {
-                    // A phase is an ASCII character, as in Chrome's format. If the value is no such
-                    // character, the event has no phase.
+                    // A phase is an ASCII character, as in Chrome's format, or else missing.
                     let phase = value.uint().and_then(|n| u8::try_from(n).ok());
                     of.phase = phase.filter(u8::is_ascii).unwrap_or(0)
                 }
@@ -500,8 +492,8 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
     }
 }
 
-/// Returns the arguments as a JSON object, and the number of values that could not be read. The
-/// text is empty if there are no arguments.
+/// Returns the arguments as a JSON object, or an empty text, and the number of values that could
+/// not be read.
 fn arguments(sequence: &Sequence, e: &TrackEvent<'_>, room: &Room) -> (Vec<u8>, u32) {
     if e.annotations.is_empty() {
         return (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! Maps tracks to rows of a timeline. Each row has a process and a thread.
+//! Maps tracks to rows, which have a process and a thread.
 //!
 //! | track | process | thread |
 //! |---|---|---|
@@ -7,7 +7,7 @@
 //! | named, below another one | of the nearest process or thread above, or else the outermost name | its name |
 //! | named, below none | its name | its name |
 //!
-//! As in viewers, tracks that have the same name and belong to the same process are one row.
+//! As in viewers, tracks with the same name in the same process are one row.
 
 use std::collections::HashMap;
 
@@ -15,24 +15,19 @@ use super::LONGEST_NAME;
 use crate::perfetto::decode::Fields;
 use crate::perfetto::fields::track;
 
-/// Maximum depth of nested tracks.
 const MOST_DEPTH: usize = 64;
 
-/// The id of a row's process or thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Id {
     Number(i64),
     Text(Box<str>),
 }
 
-/// A track that was described.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Track {
     parent: Option<u64>,
     pub(super) name: String,
-    /// Process id, name, labels, sort index.
     pub(super) process: Option<ProcessTrack>,
-    /// Process and thread id, name, sort index.
     pub(super) thread: Option<ThreadTrack>,
     pub(super) counter: Option<CounterTrack>,
 }
@@ -133,8 +128,8 @@ pub(super) struct Tracks {
 }
 
 impl Tracks {
-    /// Adds a `TrackDescriptor` and returns its content. If a track is described a second time, the
-    /// new data is added to the first description.
+    /// Adds a `TrackDescriptor` and returns its content. Data of a second description is added to
+    /// the first.
     pub(super) fn describe(&mut self, bytes: &[u8]) -> Track {
         let (mut uuid, mut found) = (0, Track::default());
         for (number, value, _) in Fields::new(bytes).flatten() {

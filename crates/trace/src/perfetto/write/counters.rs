@@ -1,4 +1,4 @@
-//! Writes counters: a track for each series of each process, and the values of the series.
+//! Writes counters: a track for each series of each process, and values.
 
 use std::collections::HashMap;
 
@@ -10,30 +10,29 @@ use crate::perfetto::row::Number;
 use crate::text::same;
 use crate::timeline::{ArgValue, SeriesPoint, TextId};
 
-/// A process and its counters. All threads of the process share these counters.
+/// A process and its counters, which its threads share.
 #[derive(Debug)]
 pub(super) struct ProcessState {
-    /// The track of the process, which is the parent of its rows' tracks.
+    /// The parent of its rows' tracks.
     pub(super) track: u64,
     counters: Vec<CounterTracks>,
-    /// Indices into `counters`, by name.
+    /// Indices into `counters`.
     by_name: HashMap<String, usize>,
-    /// The index of the counter that was looked up last.
+    /// The counter that was looked up last.
     last_counter: usize,
 }
 
-/// The tracks of one counter of a process.
 #[derive(Debug, Default)]
 struct CounterTracks {
     name: String,
     series: Vec<(String, u64)>,
-    /// Indices into `series`, by name.
+    /// Indices into `series`.
     by_name: HashMap<String, usize>,
 }
 
 impl Packets {
-    /// Adds the values of a row's counter to those that will be written with the next slice.
-    /// Integers are put into the packet of the slice, as long as there is room in it.
+    /// Adds values that will be written with the next slice. Integers are put into the slice's
+    /// packet, as long as there is room.
     pub(super) fn points(&mut self, row: usize, counter: &SeriesPoint<'_>) {
         if counter.series.is_empty() {
             return;
@@ -66,8 +65,8 @@ impl Packets {
         }
     }
 
-    /// Stores the track of each series of a counter in `tracks`. A series whose value is not a
-    /// number gets [`NO_TRACK`].
+    /// Stores the track of each series in `tracks`. A series whose value is not a number gets
+    /// [`NO_TRACK`].
     fn find_tracks(&mut self, row: usize, counter: &SeriesPoint<'_>, tracks: &mut Vec<u64>) {
         tracks.clear();
         let process = self.rows[row].process;
@@ -105,7 +104,6 @@ impl Packets {
     }
 }
 
-/// Returns the value of a series as a number; `None` if it is not a number.
 fn number(value: ArgValue<'_>) -> Option<Number> {
     match value {
         ArgValue::Plain(Value::Uint(n)) => {
@@ -121,8 +119,7 @@ fn number(value: ArgValue<'_>) -> Option<Number> {
     }
 }
 
-/// Returns the number that Perfetto has for a unit (`CounterDescriptor.Unit`); `None` if it has
-/// none.
+/// Returns Perfetto's number for a unit (`CounterDescriptor.Unit`).
 fn unit_number(unit: &str) -> Option<u64> {
     match unit {
         "ns" => Some(1),
@@ -137,7 +134,7 @@ impl ProcessState {
         Self { track, counters: Vec::new(), by_name: HashMap::new(), last_counter: 0 }
     }
 
-    /// Returns the index of a counter of the process. The counter is added if it is new.
+    /// Returns the index of a counter, which is added if it is new.
     fn counter(&mut self, name: &str) -> usize {
         let is = |known: &CounterTracks| same(known.name.as_bytes(), name.as_bytes());
         if !self.counters.get(self.last_counter).is_some_and(is) {
@@ -156,7 +153,7 @@ impl ProcessState {
 }
 
 impl CounterTracks {
-    /// Returns the track of a series. `place` is the index that the series most likely has.
+    /// Returns the track of a series, whose index is probably `place`.
     fn track(&self, place: usize, series: &str) -> Option<u64> {
         let is = |(name, _): &&(String, u64)| same(name.as_bytes(), series.as_bytes());
         let by_name = || self.series.get(*self.by_name.get(series)?);

@@ -1,5 +1,4 @@
-/* Measures how long PyTorch takes to announce an op to an observer. counterpoint/torch_ops.h says
- * when this is measured.
+/* Measures how long PyTorch takes to announce an op to an observer (counterpoint/torch_ops.h).
  *
  * NDEBUG must be defined before this file is included, because the layout of at::RecordFunction
  * depends on it.
@@ -23,17 +22,16 @@ namespace counterpoint {
 inline std::unique_ptr<at::ObserverContext> nothing_began(const at::RecordFunction&) { return nullptr; }
 inline void nothing_ended(const at::RecordFunction&, at::ObserverContext*) {}
 
-/* Returns an op that does nothing. It is never destroyed, because threads may run ops until the
- * process ends. */
+/* The op is not destroyed, because threads may run ops until the process ends. */
 inline const c10::FunctionSchema& nothing() {
   static const auto& schema = *new c10::FunctionSchema("counterpoint::nothing", "", {}, {});
   return schema;
 }
 
-/* Makes PyTorch announce an empty op to an observer that does nothing, `times` times, in the same
- * way as its dispatcher announces ops. Reports the times of the last announcement. `ended` is the
- * function that our observer calls at the end of an op. If there are other observers, nothing is
- * measured, because PyTorch would announce ops even without ours. */
+/* Makes PyTorch announce an empty op to an observer that does nothing, as its dispatcher does,
+ * `times` times. Reports the times of the last announcement. `ended` is the end of our own
+ * observer. If there are other observers, nothing is measured, because PyTorch would announce
+ * ops even without ours. */
 __attribute__((noinline, cold)) inline void announce(
     const counterpoint_torch_ops_t* table,
     at::RecordFunctionCallback::EndCallback ended,

@@ -1,22 +1,20 @@
 /* Passes recordings of PyTorch's profiler to libcounterpoint.so, without writing JSON first
  * (counterpoint/torch_log.h).
  *
- * Kineto passes the events of a recording to an ActivityLogger. PyTorch's own logger writes trace
- * files; the logger in this file passes each event on. To give events the same meaning as in trace
- * files, it follows ChromeTraceLogger (Kineto's output_json.cpp, as in PyTorch 2.15) field by
- * field. There is one difference: this logger changes no texts, but trace files cannot contain
- * quotation marks, backslashes, or letters beyond ASCII.
+ * Kineto passes the events of a recording to an ActivityLogger. The logger in this file passes each
+ * event on. To give events the same meaning as in trace files, it follows ChromeTraceLogger
+ * (Kineto's output_json.cpp, as in PyTorch 2.15) field by field. But it changes no texts, while
+ * trace files cannot contain quotation marks, backslashes, or letters beyond ASCII.
  *
  *     torch.profiler stops -> counterpoint_torch_log_save (Python calls it)
  *                               -> Kineto: save("cp:...") -> makes a Logger -> every event
  *
- * The shim must never be unloaded, because Kineto keeps a pointer to the function that makes
- * loggers.
+ * The shim must not be unloaded, because Kineto keeps a pointer to the function that makes loggers.
  */
 #include "shim.h"
 
-/* Before this version, arguments of events had no types. For older versions this file is empty, and
- * recordings are imported from trace files (_log.py). */
+/* Before this version, arguments of events had no types. Recordings are then imported from trace
+ * files (_log.py). */
 #if COUNTERPOINT_TORCH_VERSION >= 21500
 
 #include <cmath>
@@ -58,7 +56,7 @@ const Table* table = nullptr;
 
 counterpoint_torch_text_t text(std::string_view from) { return {from.data(), from.size()}; }
 
-/* Returns the category that trace files use for a type of events. */
+/* The category in trace files. */
 std::string_view name_of(ActivityType type) {
   for (const auto& known : libkineto::_activityTypeNames) {
     if (known.type == type) return known.name;
@@ -116,8 +114,8 @@ void append(std::string& json, const std::vector<T>& values) {
   json += ']';
 }
 
-/* The arguments of one event. Texts of activities are not copied, because they stay valid until the
- * event was passed on. */
+/* The arguments of one event. Texts of activities are not copied, because they stay valid until
+ * the event was passed on. */
 class Arguments final : public libkineto::ITypedMetadataVisitor {
  public:
   void clear() {
@@ -136,7 +134,6 @@ class Arguments final : public libkineto::ITypedMetadataVisitor {
     list_.push_back({text(key), {}, static_cast<std::int64_t>(value), COUNTERPOINT_TORCH_UNSIGNED, 0});
   }
 
-  /* Adds a text that stays valid until the event was passed on. */
   void add(std::string_view key, std::string_view value) {
     list_.push_back({text(key), text(value), 0, COUNTERPOINT_TORCH_TEXT, 0});
   }
@@ -152,7 +149,7 @@ class Arguments final : public libkineto::ITypedMetadataVisitor {
     add_json(key, json);
   }
 
-  /* Stores a text until the next event. It is for texts that would otherwise become invalid too early. */
+  /* Keeps a text that would otherwise become invalid before the event was passed on. */
   std::string_view keep(std::string&& from) { return fresh() = std::move(from); }
 
  private:
@@ -220,7 +217,7 @@ class Arguments final : public libkineto::ITypedMetadataVisitor {
     append(*dict_, value);
   }
 
-  /* Returns an empty text that does not move in memory until the next event. */
+  /* The text does not move in memory until the next event. */
   std::string& fresh() {
     if (used_ == texts_.size()) texts_.emplace_back();
     std::string& next = texts_[used_++];
@@ -236,7 +233,7 @@ class Arguments final : public libkineto::ITypedMetadataVisitor {
   std::size_t depth_ = 0;
 };
 
-/* Returns the number of a row in the same way as Kineto: without its sign, because rows have no negative numbers. */
+/* Like Kineto, drops the sign of a row's number, because rows have no negative numbers. */
 std::int64_t row_of(std::int64_t resource) {
   if (resource == INT64_MIN) return 0;
   return std::llabs(resource);
@@ -246,16 +243,14 @@ bool is_stream_sync(const ITraceActivity& op, std::string_view name) {
   return op.type() == ActivityType::CUDA_SYNC && name == "Stream Sync";
 }
 
-/* Events that wait for a stream are shown in a separate row, whose number is the stream's number
- * plus this constant. */
+/* Events that wait for a stream have a row of their own: the stream's number plus this. */
 constexpr std::int64_t SYNC_ROWS = 1000000;
 
 class Logger final : public libkineto::ActivityLogger {
  public:
   explicit Logger(counterpoint_torch_trace_t* trace) : trace_(trace) {}
 
-  /* The recording is still open here only if an exception was thrown, or if Kineto did not end the
-   * recording. */
+  /* An exception was thrown, or Kineto did not end the recording. */
   ~Logger() override {
     if (trace_ != nullptr) table->end(trace_, 0);
   }
@@ -268,8 +263,7 @@ class Logger final : public libkineto::ActivityLogger {
     field("schemaVersion", "1");
     field("deviceProperties", "[" + device_properties + "]");
     for (const auto& [key, json] : metadata) field(key, json);
-    /* If the metadata lack the host's name, this adds it. (Trace files take it from the
-     * environment.) */
+    /* Trace files take the host's name from the environment. */
     char host[256] = "";
     if (metadata.count("host_name") == 0 && gethostname(host, sizeof host - 1) == 0) {
       std::string json;
@@ -320,8 +314,7 @@ class Logger final : public libkineto::ActivityLogger {
     moment("Iteration Start: " + span.name, span.startTime, "Traces", "Trace " + span.name);
   }
 
-  /* Most activities have the type GenericTraceActivity. The name of such an activity need not be
-   * copied. */
+  /* The usual type of activities, whose name need not be copied. */
   void handleGenericActivity(const GenericTraceActivity& op) override { handle(op, op.activityName); }
 
   void handleActivity(const ITraceActivity& op) override { handle(op, op.name()); }
@@ -329,9 +322,8 @@ class Logger final : public libkineto::ActivityLogger {
   void finalizeMemoryTrace(const std::string&, const libkineto::Config&) override {}
 
   /* PyTorch's headers only declare ActivityBuffers, so this file cannot destroy the second
-   * parameter. This is not needed, because in the ABI of GCC and Clang the caller destroys a
-   * parameter of such a type. Nothing that Kineto owns is used after this call. (For a recording
-   * that is saved, the parameter is null, because the recording keeps its buffers.) */
+   * parameter. In the ABI of GCC and Clang, the caller destroys a parameter of such a type. (For
+   * a recording that is saved, the parameter is null, because the recording keeps its buffers.) */
   void finalizeTrace(
       const libkineto::Config&, std::unique_ptr<libkineto::ActivityBuffers>, std::int64_t end_time) override {
     moment("Record Window End", end_time, "", "");
@@ -371,7 +363,6 @@ class Logger final : public libkineto::ActivityLogger {
     end(entry);
   }
 
-  /* Adds an instant event that belongs to the whole recording. */
   void moment(const std::string& name, std::int64_t time, std::string_view process, const std::string& thread) {
     counterpoint_torch_entry_t entry = begin('i', name, time);
     entry.has =
@@ -394,8 +385,7 @@ class Logger final : public libkineto::ActivityLogger {
     std::int64_t time = op.timestamp();
     std::int64_t duration = std::max<std::int64_t>(op.duration(), 0);
     if (type == ActivityType::GPU_USER_ANNOTATION) {
-      /* Extend the range by 1 ns on each side. It begins together with the first work inside it,
-       * and must enclose this work. */
+      /* The range begins together with the first work inside it, and must enclose this work. */
       time -= 1;
       duration += 2;
     }
@@ -423,8 +413,8 @@ class Logger final : public libkineto::ActivityLogger {
     if (op.flowId() > 0) arrow(op, sync);
   }
 
-  /* Returns whether events of this type always have an "External id". Events of a device's work, or
-   * of calls of the device's interface, have one only if they are linked with an op. */
+  /* Events of a device's work, or of calls of its interface, have an "External id" only if they
+   * are linked with an op. */
   static bool has_own_id(ActivityType type) {
     switch (type) {
       case ActivityType::GPU_MEMCPY:
@@ -461,7 +451,6 @@ class Logger final : public libkineto::ActivityLogger {
     end(entry);
   }
 
-  /* Adds one event for each series of values. */
   void hardware_counters(const ITraceActivity& op) {
     const std::string process = fmt::format("GPU {} Counters", op.deviceId());
     for (const auto& [series, value] : op.counterValues()) {
@@ -495,7 +484,7 @@ class Logger final : public libkineto::ActivityLogger {
     end(entry);
   }
 
-  /* Adds the facts about a collective operation to the arguments of a kernel that it launched. */
+  /* Adds the facts about a collective operation that launched this kernel. */
   void collective(const ITraceActivity& op) {
     const auto value = [&](const char* key) -> std::string_view {
       std::string found = op.getMetadataValue(key);
@@ -533,8 +522,7 @@ class Logger final : public libkineto::ActivityLogger {
   std::set<std::pair<std::int64_t, std::int64_t>> sync_rows_;
 };
 
-/* Discards the events of a recording. Used if a recording is saved while nothing records this
- * process. */
+/* Discards the events of a recording that is saved while nothing records this process. */
 class Nothing final : public libkineto::ActivityLogger {
   void handleTraceStart(const std::unordered_map<std::string, std::string>&, const std::string&) override {}
   void handleDeviceInfo(const libkineto::DeviceInfo&, std::int64_t) override {}
@@ -555,9 +543,8 @@ std::unique_ptr<libkineto::ActivityLogger> make_logger(const std::string&) {
 }
 
 /* PyTorch's `save` works only once for each result, and the program may need it. The recording
- * inside the result can be saved any number of times, but it is in a private member. Standard C++
- * allows code to name a private member in an explicit instantiation of a template, so this code
- * reads the member in that way. */
+ * inside the result can be saved any number of times, but is in a private member. Standard C++
+ * allows code to name a private member in an explicit instantiation of a template. */
 template <auto Member>
 struct Private {
   friend std::unique_ptr<TraceWrapper>& wrapper_of(ProfilerResult& result) { return result.*Member; }
@@ -567,13 +554,12 @@ template struct Private<&ProfilerResult::trace_>;
 
 }  // namespace
 
-/* Returns the C++ type of a result. Python passes it to pybind11 to get the address of a result. */
+/* Python passes the type to pybind11 to get the address of a result. */
 COUNTERPOINT_TORCH_EXPORT const void* counterpoint_torch_log_result_type() { return &typeid(ProfilerResult); }
 
-/* Passes the recording of a result on. Returns 0 if it did, or 1 if the result has no recording or
- * an empty one. Otherwise `why` says what failed. The result must be complete (_whole.py). The
- * check for activities is a second safeguard: a recording of Kineto without buffers, which would
- * crash here, has no activities. */
+/* Returns 0, or 1 if the result has no recording or an empty one. Otherwise `why` says what
+ * failed. The result must be complete (_whole.py). The check for activities is a second
+ * safeguard: a recording without buffers, which would crash here, has no activities. */
 COUNTERPOINT_TORCH_EXPORT std::int32_t counterpoint_torch_log_save(void* result, char* why, std::size_t capacity) {
   return counterpoint::begin(why, capacity, [result]() -> std::int32_t {
     const std::unique_ptr<TraceWrapper>& wrapper = wrapper_of(*static_cast<ProfilerResult*>(result));

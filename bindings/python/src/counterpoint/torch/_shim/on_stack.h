@@ -9,8 +9,7 @@
 
 namespace counterpoint {
 
-/* Returns the address of the first byte above the stack of the calling thread, or 0 if it is not
- * known. */
+/* Returns the first address above the stack of the calling thread, or 0 if it is not known. */
 __attribute__((noinline)) inline std::uintptr_t top_of_stack() {
   thread_local std::uintptr_t top = 0;
   if (top == 0) {
@@ -25,13 +24,12 @@ __attribute__((noinline)) inline std::uintptr_t top_of_stack() {
   return top;
 }
 
-/* A lower bound for the bytes of stack that a thread uses before it calls an observer. They are
- * used by the frames of PyTorch's dispatcher and the frames with which the thread began. */
+/* A lower bound for the bytes of stack below an observer: PyTorch's dispatcher, and the frames
+ * with which the thread began. */
 constexpr std::uintptr_t LEAST_FRAMES = 2048;
 
-/* Returns whether an object is on the stack of the calling thread. Most objects are so close to the
- * current frame that the first comparison is enough. Then the top of the stack is not needed, whose
- * lookup in a library's thread-local memory is slower. */
+/* Most objects are so close to the current frame that the first comparison is enough. The lookup
+ * of the top of the stack in thread-local memory is slower. */
 inline bool is_on_stack(const void* object) {
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   const auto at = reinterpret_cast<std::uintptr_t>(object);

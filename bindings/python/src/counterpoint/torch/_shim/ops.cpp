@@ -1,10 +1,10 @@
-/* Records ops with hardware counters. PyTorch calls the observer in this file before and after each
- * op, and the observer passes both calls on to libcounterpoint.so (counterpoint/torch_ops.h).
+/* Records ops with hardware counters: an observer that PyTorch calls before and after each op, and
+ * that passes both calls on to libcounterpoint.so (counterpoint/torch_ops.h).
  *
- * If torch.profiler records at the same time, the counts of an op become arguments of the op's event in
- * torch.profiler's results. For this, counts are matched with events by PyTorch's correlation ids, which PyTorch
- * passes only to child profilers. So this file registers one, which makes no events itself: it learns which id
- * belongs to the op that has just begun on this thread, and finds the events by their ids at the end.
+ * If torch.profiler records at the same time, the counts become arguments of the op's event in its
+ * results. Counts are matched with events by PyTorch's correlation ids, which PyTorch passes only
+ * to child profilers. So this file registers one, which makes no events. It learns the id of the op
+ * that has just begun on this thread, and finds the events by their ids at the end.
  */
 /* PyTorch's wheels are built with NDEBUG, and the layout of at::RecordFunction depends on it. */
 #ifndef NDEBUG
@@ -40,7 +40,7 @@ const counterpoint_torch_ops_t* table = nullptr;
 
 /* ---- Names of counters ---- */
 
-/* Returns a counter's name. Characters that PyTorch's writer would have to escape are replaced. */
+/* PyTorch's writer would have to escape some characters, which are replaced. */
 std::string counter_name(std::uint32_t counter) {
   char text[256];
   const std::size_t length = table->counter_name(counter, text, sizeof(text));
@@ -52,14 +52,13 @@ std::string counter_name(std::uint32_t counter) {
   return name;
 }
 
-/* The lists of counter names of all recordings of Counterpoint so far. Several of them may begin
- * during one recording of torch.profiler. Lists are never removed. names_lock protects them. */
+/* The lists of counter names of all recordings of Counterpoint so far. Several may begin during
+ * one recording of torch.profiler. Lists are not removed. names_lock protects them. */
 std::mutex names_lock;
 std::vector<std::vector<std::string>> all_names;
-/* The index of the list that is valid now, plus 1; 0 if there is none. */
+/* The index of the valid list plus 1; 0 if there is none. */
 std::atomic<std::uint32_t> names_now{0};
 
-/* Stores the names of the counters of the recording that has just begun. */
 void note_names() {
   std::vector<std::string> names;
   for (std::uint32_t i = 0; i < COUNTERPOINT_TORCH_COUNTERS && table->counter_name(i, nullptr, 0) != 0; ++i) {
@@ -72,7 +71,7 @@ void note_names() {
 
 /* ---- Counts that threads store while torch.profiler records ---- */
 
-/* The depth of a range. A range may overlap with ops, so it counts as containing no ops. */
+/* A range may overlap with ops, so it counts as containing no ops. */
 constexpr std::uint32_t NO_DEPTH = UINT32_MAX;
 
 struct Counted {
@@ -82,8 +81,7 @@ struct Counted {
   counterpoint_torch_counts_t counts;
 };
 
-/* The ops that a thread has counted, in the order of their ends. Only this thread appends ops.
- * Other threads may read the appended ops at the same time. */
+/* Ops in the order of their ends. Only one thread appends ops; others may read meanwhile. */
 class Ops {
  public:
   ~Ops() {
@@ -126,12 +124,12 @@ class Ops {
   Chunk* last_ = &first_;
 };
 
-/* The number of torch.profiler's recording that is in progress; 0 if there is none. */
+/* The number of torch.profiler's recording; 0 if there is none. */
 std::atomic<std::uint32_t> tracing{0};
 std::mutex all_lock;
 std::vector<std::shared_ptr<Ops>> all; /* of the recording, protected by all_lock */
 
-/* The state of a thread: its ops in progress. */
+/* The ops in progress of a thread. */
 struct Mine {
   std::uint32_t recording = 0; /* the number for which the rest is valid */
   std::shared_ptr<Ops> ops;
@@ -140,7 +138,7 @@ struct Mine {
 };
 thread_local Mine mine;
 
-/* Returns the state of this thread, prepared for the recording that is in progress; null if that fails. */
+/* Prepares this thread for the recording; null if that fails. */
 Mine* ready(std::uint32_t recording) {
   if (mine.recording != recording) {
     try {
@@ -164,9 +162,9 @@ void id_pushed(std::uint64_t id) {
   if (recording == 0) return;
   Mine* here = ready(recording);
   if (here == nullptr) return;
-  /* PyTorch calls our observer first, because it is registered for all threads. Then PyTorch calls
-   * its own profiler, which is registered for this thread and passes the id to us. So if we observe
-   * the op, `open` already contains it, with id 0. */
+  /* PyTorch calls our observer first, because it is registered for all threads. Then its own
+   * profiler, which is registered for this thread, passes the id to us. So `open` already
+   * contains an op that we observe, with id 0. */
   if (!here->open.empty() && here->open.back() == 0) {
     here->open.back() = static_cast<std::int32_t>(id);
   }
@@ -203,7 +201,7 @@ constexpr std::uint64_t UNKNOWN_SHAPE = 0xFF;
 /* The recorder distinguishes ops with more words only by their names. */
 constexpr std::size_t MOST_WORDS = 300;
 
-/* Returns a data type as DLPack encodes it: code | bits << 8 | lanes << 16. */
+/* DLPack's encoding: code | bits << 8 | lanes << 16. */
 std::uint64_t data_type(c10::ScalarType type) {
   const auto of = [](std::uint64_t code, std::uint64_t bits, std::uint64_t lanes = 1) {
     return code | bits << 8 | lanes << 16;
@@ -232,7 +230,7 @@ std::uint64_t data_type(c10::ScalarType type) {
     case T::Float8_e5m2fnuz: return of(13, 8);
     default: break;
   }
-  /* DLPack has no number for this type. It is encoded as a custom type with the code 128 + PyTorch's number. */
+  /* DLPack has no number for this type. A custom type has 128 + PyTorch's number. */
   return of(128 + (static_cast<std::uint64_t>(type) & 0x7F), 8 * c10::elementSize(type));
 }
 
@@ -290,7 +288,7 @@ class Tensors {
 
 /* ---- Functions that PyTorch calls ---- */
 
-/* The state of a call whose at::RecordFunction is not on the stack. */
+/* A call whose at::RecordFunction is not on the stack. */
 struct Apart : at::ObserverContext {
   explicit Apart(std::size_t bytes)
       : memory(::operator new(bytes, std::align_val_t(16))) {}
@@ -310,7 +308,7 @@ std::uint32_t kind_of(const at::RecordFunction& function) {
   }
 }
 
-/* Begins an op that the recorder does not know by its schema, or a range. Passes the name to the recorder. */
+/* Begins an op that the recorder does not know by its schema, or a range. */
 __attribute__((noinline)) void begin_by_name(
     const at::RecordFunction& function, counterpoint_torch_call_t& call) {
   if (call.identity != nullptr) {
@@ -324,8 +322,8 @@ __attribute__((noinline)) void begin_by_name(
   table->begin(&function, &call);
 }
 
-/* Begins an op or a range. This function is inlined into its callers. Mitigations against speculative execution in
- * the kernel make returns from functions slow after counters were read, so as few functions as possible are called. */
+/* Inlined. Mitigations against speculative execution in the kernel make returns from functions
+ * slow after counters were read, so as few functions as possible are called. */
 __attribute__((always_inline)) inline std::unique_ptr<at::ObserverContext> begin(
     const at::RecordFunction& function, const std::uint64_t* tensors, std::size_t words) {
   counterpoint_torch_call_t call = {
@@ -382,7 +380,7 @@ std::unique_ptr<at::ObserverContext> began_with_shapes(const at::RecordFunction&
 
 void ended(const at::RecordFunction& function, at::ObserverContext* context);
 
-/* Ends an op on the stack. If the recorder asks for it, then measures what an announcement costs. */
+/* If the recorder asks for it, measures what an announcement costs. */
 inline void end_on_stack(const at::RecordFunction& function, counterpoint_torch_counts_t* counts) {
   const std::int32_t times = table->end(&function, counts);
   if (__builtin_expect(times > 0, false)) counterpoint::announce(table, ended, function.scope(), times);
@@ -412,8 +410,8 @@ void ended(const at::RecordFunction& function, at::ObserverContext* context) {
   op_ended(mine, counts);
 }
 
-/* Called when a range begins, which may be the begin of a step. While torch.profiler records, ops
- * are announced in every step. */
+/* A range may be the begin of a step. While torch.profiler records, ops are announced in every
+ * step. */
 std::unique_ptr<at::ObserverContext> range_began(const at::RecordFunction& function) {
   counterpoint::range_begins(function.name(), tracing.load(std::memory_order_relaxed) != 0);
   return begin(function, nullptr, 0);
@@ -470,7 +468,6 @@ class Session : public libkineto::IActivityProfilerSession {
   void pushUserCorrelationId(std::uint64_t id) override { range_id_pushed(id); }
 
  private:
-  /* The sum of the counts of the ops that an op calls directly. */
   struct Sum {
     std::uint32_t known = ~0u;
     std::uint64_t values[COUNTERPOINT_TORCH_COUNTERS] = {};
@@ -496,8 +493,8 @@ class Session : public libkineto::IActivityProfilerSession {
       if (op.id == 0 || op.names == 0) return;
       const std::vector<std::string>& names = all_names[op.names - 1];
       if (counts.count == 0 || counts.count > names.size()) return;
-      /* PyTorch made the event and owns it until the results are deleted. The event is passed as const, because
-       * other child profilers only refer to it, but PyTorch's object itself is not const. */
+      /* PyTorch owns the event until the results are deleted. It is passed as const, because
+       * other child profilers only refer to it, but the object itself is not const. */
       auto* event = dynamic_cast<libkineto::GenericTraceActivity*>(
           const_cast<libkineto::ITraceActivity*>(get_linked(op.id)));
       if (event == nullptr) return;
@@ -520,7 +517,7 @@ class Session : public libkineto::IActivityProfilerSession {
   std::vector<std::shared_ptr<Ops>> threads_;
 };
 
-/* The numbers of users that want ops recorded: without shapes, and with shapes. users_lock protects them. */
+/* Users that want ops recorded, without and with shapes. users_lock protects the numbers. */
 std::mutex users_lock;
 std::array<std::int32_t, 2> users = {0, 0};
 bool observes = false;
@@ -540,7 +537,7 @@ class Profiler : public libkineto::IActivityProfiler {
 
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(
       const std::set<libkineto::ActivityType>&, const libkineto::Config&) override {
-    /* A session is made even if no user wants ops now, because one may want them before the recording ends. */
+    /* A user may want ops before the recording ends. */
     return std::make_unique<Session>();
   }
 
@@ -571,8 +568,8 @@ COUNTERPOINT_TORCH_EXPORT std::int32_t counterpoint_torch_ops_begin(
   });
 }
 
-/* Adds a user that wants ops recorded (change 1), or removes one (-1). Shapes are recorded while at
- * least one user wants them. Returns the number of users, or COUNTERPOINT_TORCH_FAILED. */
+/* Adds a user (change 1) or removes one (-1). Shapes are recorded while a user wants them.
+ * Returns the number of users, or COUNTERPOINT_TORCH_FAILED. */
 COUNTERPOINT_TORCH_EXPORT std::int32_t counterpoint_torch_ops_record(
     std::int32_t change, std::int32_t shapes) {
   try {

@@ -1,6 +1,6 @@
 /* Connects profiler plugins to PyTorch's own profiler (counterpoint/torch_plugins.h). Each profiler
- * of a plugin becomes a child profiler of Kineto, PyTorch's profiler library. This file only passes
- * calls and events on. libcounterpoint.so does all other work.
+ * of a plugin becomes a child profiler of Kineto, PyTorch's profiler library. This file passes
+ * calls and events on.
  *
  *     configure     -> create     start of the warm-up
  *     start, stop   -> the same   the active phase
@@ -32,8 +32,7 @@ namespace {
 using libkineto::ActivityType;
 using Table = counterpoint_torch_plugins_t;
 
-/* The numbers of the published event types, and the names of the same types in PyTorch. Not every
- * version of PyTorch has all of them. */
+/* The published event types, and their names in PyTorch. Not every version has all of them. */
 #define COUNTERPOINT_KINDS(X)      \
   X(1, CPU_OP)                     \
   X(2, USER_ANNOTATION)            \
@@ -89,8 +88,7 @@ ActivityType type_of(std::uint32_t number) {
   return ActivityType::CONCURRENT_KERNEL;
 }
 
-/* Returns whether events of this kind belong to a thread of the CPU. Then the event's resource is
- * this thread. */
+/* The event's resource is then a thread. */
 bool is_on_cpu(std::uint32_t kind) {
   switch (kind) {
     case 1: case 2: case 7: case 8: case 9: case 10: case 11: case 13: case 17: case 20: case 23: case 24:
@@ -100,8 +98,8 @@ bool is_on_cpu(std::uint32_t kind) {
   }
 }
 
-/* Makes the row of a stream or thread. In PyTorch 2.12, the type has a constructor. In later
- * versions, it has none, and the fields are in another order. */
+/* In PyTorch 2.12, the type has a constructor. Later it has none, and the fields are in another
+ * order. */
 template <typename Row>
 Row resource_row(std::int64_t device, std::int64_t resource, std::int64_t order, const char* name) {
   if constexpr (std::is_aggregate_v<Row>) {
@@ -111,7 +109,6 @@ Row resource_row(std::int64_t device, std::int64_t resource, std::int64_t order,
   }
 }
 
-/* Whether counter events can have values in this version of PyTorch. */
 template <typename Activity>
 constexpr bool has_counters =
     requires(Activity& activity, const std::string& series, double value) {
@@ -173,8 +170,8 @@ class Session final : public libkineto::IActivityProfilerSession {
     }
   }
 
-  /* This function could return only one device, and if it returns any, Kineto leaves out the rows
-   * of real GPUs. So processTrace passes the devices to the logger instead. */
+  /* This function could return only one device, and if it returns any, Kineto leaves out the
+   * rows of real GPUs. So processTrace passes the devices to the logger. */
   std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override { return nullptr; }
 
   std::vector<libkineto::ResourceInfo> getResourceInfos() override { return std::move(resources_); }
@@ -186,7 +183,7 @@ class Session final : public libkineto::IActivityProfilerSession {
   void pushUserCorrelationId(std::uint64_t id) override { push(COUNTERPOINT_TORCH_STACK_USER, id); }
   void popUserCorrelationId() override { pop(COUNTERPOINT_TORCH_STACK_USER); }
 
-  /* Overrides a function of the base class, if this version of PyTorch has it. */
+  /* Overrides a function that not every version of PyTorch has. */
   void toggleCollectionDynamic(bool enable) { table_.toggle(session_, enable ? 1 : 0); }
 
  private:
@@ -198,8 +195,8 @@ class Session final : public libkineto::IActivityProfilerSession {
     if (stacks_ & 1U << stack) table_.pop(session_, stack);
   }
 
-  /* libcounterpoint.so calls the functions of the sink, so they must not throw. This function
-   * stores the first error instead. */
+  /* libcounterpoint.so calls the functions of the sink, so they must not throw. The first error
+   * is stored. */
   template <typename Body>
   static void enter(void* handle, Body body) noexcept {
     auto& session = *static_cast<Session*>(handle);
@@ -257,7 +254,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     if (event.id != 0 && linked_) activity.linked = linked_(event.id);
     for (std::size_t i = 0; i < event.metadata_count; i++) {
       const std::string key = event.metadata[i].key;
-      /* For linked events, PyTorch itself writes this argument. */
+      /* For linked events, PyTorch writes this argument. */
       if (activity.linked != nullptr && key == "External id") continue;
       activity.addMetadata(key, std::string(event.metadata[i].json));
     }
@@ -317,8 +314,8 @@ class Profiler final : public libkineto::IActivityProfiler {
   std::set<ActivityType> types_;
 };
 
-/* Initialises Kineto without CUPTI. Otherwise, if there is a GPU, PyTorch would initialise Kineto
- * with CUPTI at its first recording. PyTorch does not do this if Kineto is already initialised. */
+/* Otherwise, with a GPU, PyTorch would initialise Kineto with CUPTI at its first recording.
+ * PyTorch does not do this if Kineto is already initialised. */
 void avoid_cupti(const Table& table) {
   if (libkineto::api().isProfilerRegistered()) {
     table.say("KINETO_DISABLE_CUPTI comes too late: PyTorch's profiler is initialised already");

@@ -1,5 +1,5 @@
-/* Identifies the op that PyTorch calls without reading its name. See `identity` in
- * counterpoint/torch_ops.h.
+/* Identifies the op that PyTorch calls without reading its name (`identity` in
+ * counterpoint/torch_ops.h).
  *
  * NDEBUG must be defined before this file is included, because the layout of at::RecordFunction
  * depends on it.
@@ -18,10 +18,9 @@
 
 namespace counterpoint {
 
-/* at::RecordFunction has a private member that identifies the op: the op's schema, or a name. The
- * public functions only return the name, and getting it reads several cache lines that nothing else
- * needs. So the private member is read here. C++ allows code to name a private member in an
- * explicit instantiation of a template. */
+/* A private member of at::RecordFunction identifies the op: by its schema, or a name. The public
+ * functions only return the name, and getting it reads several cache lines that nothing else
+ * needs. C++ allows code to name a private member in an explicit instantiation of a template. */
 struct Description {
   friend constexpr auto member(Description);
 };
@@ -31,14 +30,12 @@ struct Reveal {
 };
 template struct Reveal<&at::RecordFunction::fn_>;
 
-/* Returns the schema of an op. Returns null if there is none, as for a node of autograd or a
- * range. */
+/* Null if there is none, as for a node of autograd or a range. */
 inline const void* schema_of(const at::RecordFunction& function) {
   const auto* schema = std::get_if<at::RecordFunction::schema_ref_t>(&(function.*member(Description())));
   return schema != nullptr ? &schema->get() : nullptr;
 }
 
-/* Notifies the recorder when PyTorch removes an op. */
 class Removed : public c10::OpRegistrationListener {
  public:
   explicit Removed(const counterpoint_torch_ops_t* table) : table_(table) {}
@@ -49,15 +46,13 @@ class Removed : public c10::OpRegistrationListener {
   const counterpoint_torch_ops_t* table_;
 };
 
-/* Registers a listener that notifies the recorder. It is never removed, because threads may run ops
- * until the process ends. */
+/* The listener stays, because threads may run ops until the process ends. */
 inline void tell_of_removed_ops(const counterpoint_torch_ops_t* table) {
   new c10::RegistrationHandleRAII(
       c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Removed>(table)));
 }
 
-/* Returns whether this schema is registered with PyTorch's dispatcher. Only then are we notified
- * when it is removed. */
+/* Only for a schema in PyTorch's dispatcher are we notified when it is removed. */
 inline bool is_registered(const void* address) {
   const auto* schema = static_cast<const c10::FunctionSchema*>(address);
   const auto op = c10::Dispatcher::singleton().findSchema(schema->operator_name());

@@ -17,13 +17,13 @@
 
 namespace counterpoint {
 
-/* Returns whether a table has at least `needed` bytes. The first field of the table is its size. */
+/* The first field of a table is its size. */
 inline bool covers(const void* table, std::size_t needed) {
   return table != nullptr && *static_cast<const std::uint32_t*>(table) >= needed;
 }
 
-/* Runs the body of a `begin` function, which returns one of the results of counterpoint/torch.h. If
- * the body throws an exception, writes its text to `why` and returns COUNTERPOINT_TORCH_FAILED. */
+/* Runs the body of a `begin` function, which returns one of the results of counterpoint/torch.h.
+ * The text of an exception goes to `why`. */
 template <typename Body>
 std::int32_t begin(char* why, std::size_t capacity, Body body) noexcept {
   try {

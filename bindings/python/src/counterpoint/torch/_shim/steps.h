@@ -26,10 +26,9 @@
 
 namespace counterpoint {
 
-/* The fraction of ops that PyTorch announces to the canary. */
 constexpr double CANARY = 1.0 / 256;
 
-/* The observers. `lock` protects them. It is held only during calls of PyTorch's functions. */
+/* `lock` protects the observers. It is held only during calls of PyTorch's functions. */
 struct Steps {
   std::mutex lock;
   at::CallbackHandle ops = at::INVALID_CALLBACK_HANDLE;
@@ -39,20 +38,18 @@ struct Steps {
   const counterpoint_torch_ops_t* table = nullptr;
 };
 
-/* Returns the observers. They are never destroyed, because threads may run ops until the process
- * ends. */
+/* The observers stay, because threads may run ops until the process ends. */
 inline Steps& the_steps() {
   static Steps& steps = *new Steps;
   return steps;
 }
 
-/* Returns the number of ranges of this thread that are in progress. */
 inline std::uint32_t& depth_of_ranges() {
   static thread_local std::uint32_t depth = 0;
   return depth;
 }
 
-/* Makes PyTorch announce ops from now on, or stop announcing them. */
+/* Starts or stops the announcement of ops. */
 inline void announce_ops(bool wanted) {
   Steps& steps = the_steps();
   std::lock_guard<std::mutex> lock(steps.lock);
@@ -65,8 +62,7 @@ inline void announce_ops(bool wanted) {
   steps.is_away.store(!wanted);
 }
 
-/* Must be called right before a range begins. `range_ended` must be called when the range has
- * ended. */
+/* Call this right before a range begins, and `range_ended` when it has ended. */
 inline void range_begins(const char* name, bool must_see) noexcept {
   const std::int32_t wanted = the_steps().table->range_begins(name, depth_of_ranges()++, must_see);
   try {
@@ -77,8 +73,7 @@ inline void range_begins(const char* name, bool must_see) noexcept {
 
 inline void range_ended() {
   std::uint32_t& depth = depth_of_ranges();
-  /* The depth may be 0 here, because a range may end on another thread than the one on which it
-   * began. */
+  /* 0 is possible, because a range may end on another thread than it began on. */
   if (depth > 0) --depth;
 }
 
@@ -93,9 +88,9 @@ inline std::unique_ptr<at::ObserverContext> canary_began(const at::RecordFunctio
   return nullptr;
 }
 
-/* If a child is forked in a step without ops, ops are announced in the child from the begin,
- * because the child may have no steps. The parent holds the lock while it forks, so no other thread
- * can hold it in the child. */
+/* In a child that is forked in a step without ops, ops are announced from the begin, because the
+ * child may have no steps. The parent holds the lock while it forks, so no other thread can hold
+ * it in the child. */
 inline void observe_forks() {
   static const int registered = pthread_atfork(
       [] { the_steps().lock.lock(); },
@@ -123,8 +118,7 @@ inline void observe_nothing() {
   steps.is_away.store(false);
 }
 
-/* Registers the observer `ops`. If the recorder uses steps, also registers the observer `ranges`
- * for ranges, and the canary. */
+/* `ranges` and the canary are only registered if the recorder uses steps. */
 inline void observe(
     const counterpoint_torch_ops_t* table,
     const at::RecordFunctionCallback& ops,

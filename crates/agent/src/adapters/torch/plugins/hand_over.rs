@@ -21,7 +21,7 @@ use plugin_host::{Counter, Event, Host, Metadata, Sink};
 
 use super::safe_text;
 
-/// The first number for flows of plugins. PyTorch numbers its own flows from 1.
+/// PyTorch numbers its own flows from 1.
 const FIRST_FLOW: u32 = 0x4000_0000;
 static FLOWS: AtomicU32 = AtomicU32::new(0);
 
@@ -38,12 +38,11 @@ pub struct HandOver<'s> {
     declared: Vec<(String, u32)>,
     /// One bit for each type of event: set if the type's events are on a device.
     on_device: u32,
-    /// The new numbers of this recording's flows, by the flow's type and the number that the plugin
-    /// gave it.
+    /// The new numbers of this recording's flows, by the flow's type and the plugin's number.
     flows: HashMap<(u32, u32), u32>,
     /// The new numbers of ids that do not fit.
     wide: HashMap<i64, i32>,
-    /// The values of a counter event that is not complete yet: the next call may add more values.
+    /// A counter event to which the next call may add more values.
     pending: Option<Pending>,
     not_json: u64,
     example: Option<String>,
@@ -97,8 +96,8 @@ impl<'s> HandOver<'s> {
         (!complaints.is_empty()).then(|| complaints.join("; "))
     }
 
-    /// Returns the published type for an event's type. If the plugin has declared the type itself,
-    /// also returns its name.
+    /// Returns the published type for an event's type, and the name of a type that the plugin has
+    /// declared.
     fn published(&self, number: u32) -> (u32, Option<&str>) {
         if event_type(number).is_some() {
             return (number, None);
@@ -163,7 +162,7 @@ impl<'s> HandOver<'s> {
         }
     }
 
-    /// Hands over a counter event. The numbers in its metadata are its values.
+    /// The numbers in the event's metadata are its values.
     fn counter_event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
         let mut values: Vec<(CString, f64)> = Vec::new();
         for (key, value) in metadata.iter() {
@@ -186,7 +185,7 @@ impl<'s> HandOver<'s> {
             self.example.get_or_insert_with(|| format!("{key} = {value}"));
             safe_text::json_string(value.as_bytes())
         });
-        // The texts contain no zero byte, because JSON strings contain no control characters.
+        // JSON strings contain no control characters, so the text contains no zero byte.
         CString::new(made).unwrap_or_default()
     }
 }
@@ -235,8 +234,7 @@ impl Sink for HandOver<'_> {
         let mut arguments: Vec<(CString, CString)> = Vec::new();
         for (key, value) in metadata.iter() {
             let key = safe_text::name(key);
-            // Two keys can become equal when they are made safe. The value of the first one is then
-            // used.
+            // Two keys can become equal when they are made safe. The first value is then used.
             if !arguments.iter().any(|(known, _)| *known == key) {
                 let value = self.value(&key, value);
                 arguments.push((key, value));
@@ -377,8 +375,7 @@ mod tests {
         }
     }
 
-    /// Returns what PyTorch receives for the events that `calls` hands over, as one line for each
-    /// event.
+    /// Returns what PyTorch receives for the events of `calls`, one line for each event.
     fn handed(declared: &[(&str, u32)], calls: impl FnOnce(&mut HandOver<'_>)) -> Vec<String> {
         let mut list: Vec<String> = Vec::new();
         let sink = RawSink {

@@ -1,11 +1,11 @@
-//! Decides which types of events are requested from a plugin. Both PyTorch's request and the user's
-//! settings are taken into account.
+//! Decides which types of events are requested from a plugin, from PyTorch's request and the user's
+//! settings.
 //!
-//! With `activities=[ProfilerActivity.CPU]`, PyTorch requests only types of events on the CPU: no
-//! kernels, copies or counters. So a plugin for a device would never be started. Therefore,
-//! whenever PyTorch requests events on the CPU, the agent requests everything that a plugin
-//! supports, except types that describe the program and that PyTorch does not request. The user can
-//! restrict this with a list of kinds.
+//! With `activities=[ProfilerActivity.CPU]`, PyTorch requests types of events on the CPU: no
+//! kernels, copies or counters. So a plugin for a device would never be started. Therefore, when
+//! PyTorch requests events on the CPU, the agent requests everything that a plugin supports, except
+//! types that describe the program and that PyTorch does not request. The user can restrict this
+//! with a list of kinds.
 
 use std::ffi::CStr;
 
@@ -13,8 +13,7 @@ use model::activity::{Kind, Registry};
 
 use super::variable;
 
-/// Types that describe the program and not a device. They are requested from a plugin only if
-/// PyTorch requests them.
+/// Types that describe the program and not a device.
 const OF_THE_PROGRAM: [&str; 6] = [
     "cpu_op",
     "user_annotation",
@@ -61,8 +60,8 @@ pub fn wanted(
     }
 }
 
-/// Returns the value of the last line `key=value` of PyTorch's configuration, or, if there is no
-/// such line, of the last line with `other` as its key.
+/// Returns the value of the last line `key=value` of PyTorch's configuration, or else of the last
+/// line with `other` as its key.
 pub fn setting<'a>(configuration: &'a [u8], key: &str, other: &str) -> Option<&'a [u8]> {
     let find = |key: &str| {
         configuration
@@ -76,7 +75,7 @@ pub fn setting<'a>(configuration: &'a [u8], key: &str, other: &str) -> Option<&'
 }
 
 /// Returns the published types that a list of words selects. A generic word such as `kernel`
-/// selects all types of that kind; any other word selects the type with that name.
+/// selects the types of that kind; any other word selects the type with that name.
 fn parse(list: &str) -> Result<Vec<u32>, String> {
     let registry = Registry::new();
     let labels = registry.parse_list(list).map_err(|unknown| unknown.name)?;
@@ -109,7 +108,7 @@ mod tests {
     fn work_of_the_cpu_brings_the_kinds_of_devices() {
         let supported = [KERNEL, COUNTER, PRIVATE_RUNTIME, 1, 11, 1024];
         let own = [("tile".to_owned(), KERNEL)];
-        // These are the types that torch requests with activities=[CPU]; 11 is python_function.
+        // The types that torch requests with activities=[CPU]; 11 is python_function.
         let cpu = [1, 2, 7, 8, 9, 10, 11, 23, 24];
         assert_eq!(wanted(&cpu, b"", &supported, &own).0, supported);
         assert_eq!(

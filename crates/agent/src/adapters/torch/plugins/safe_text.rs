@@ -1,7 +1,7 @@
 //! Changes texts so that PyTorch's writer of JSON cannot damage them. This writer escapes almost
 //! nothing: a quotation mark in the name of a row, in a counter or in a metadata string breaks the
-//! file, a backslash becomes a slash, and a name that contains any byte other than printable ASCII
-//! becomes "unknown". (Observed with PyTorch 2.15.)
+//! file, a backslash becomes a slash, and a name with other bytes than printable ASCII becomes
+//! "unknown". (Observed with PyTorch 2.15.)
 //!
 //! So [`name`] changes names to printable ASCII. Different names stay different, except if they
 //! differ only in characters that are replaced by similar ones. [`json`] parses JSON values and
@@ -41,8 +41,8 @@ pub fn name(bytes: &[u8]) -> CString {
     CString::new(text).unwrap_or_default()
 }
 
-/// Returns a JSON value without escapes in its strings, or `None` if the bytes are not JSON. Numbers
-/// keep their digits.
+/// Returns a JSON value without escapes in its strings, or `None` if the bytes are not JSON.
+/// Numbers keep their digits.
 pub fn json(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut json = Json { rest: bytes, made: Vec::with_capacity(bytes.len()) };
     json.space();
@@ -201,7 +201,6 @@ impl Json<'_> {
         })
     }
 
-    /// Reads the four digits after `\u`.
     fn unit(&mut self) -> Option<u16> {
         let digits =
             self.rest.get(..4).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;

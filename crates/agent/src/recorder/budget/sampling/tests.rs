@@ -6,18 +6,15 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::recorder::budget::account::Cost;
 
-/// A simulated thread that calls exports, with only the parts that drawing needs. One tick is one
-/// nanosecond. A timed call costs 100 ns, and a timed call with counters costs 1,100 ns.
+/// A simulated thread, with only the parts that drawing needs. One tick is one nanosecond.
 struct Caller {
     draws: Draws,
     entries: Vec<Entry>,
-    /// The processor time that the thread has used up to now, in ns.
+    /// The processor time up to now, in ns.
     now: f64,
-    /// How calls are drawn.
     how: How,
 }
 
-/// A summary of the records of one export.
 #[derive(Default)]
 struct Records {
     /// For each period: the number of timed calls, the number of calls that these represent, and
@@ -27,7 +24,7 @@ struct Records {
     last: u32,
     /// Number of timed calls whose counters were read.
     read: f64,
-    /// The expected number of timed calls whose counters are read: the sum of 1 / counter period.
+    /// The expected value of `read`: the sum of 1 / counter period.
     expected_read: f64,
     read_variance: f64,
 }
@@ -48,7 +45,6 @@ impl Caller {
         Self { draws, entries, now: 1e6, how: How::Due }
     }
 
-    /// Makes a call of this duration.
     fn call(&mut self, export: u32, ticks: u64, records: &mut Records) {
         self.now += ticks as f64;
         let entry = self.draws.entry(export).unwrap();
@@ -66,8 +62,7 @@ impl Caller {
         records.expected_read += p;
         records.read_variance += p * (1.0 - p);
         self.draws.add(&open, ticks, read, None);
-        // The share is updated every millisecond, as the recorder does when it writes a clock
-        // record.
+        // The share is updated every millisecond, as in the recorder.
         if (self.now / 1e6) as u64 != ((self.now - ticks as f64) / 1e6) as u64 {
             self.draws.account.update_share(self.now as u64, self.draws.counts);
         }
@@ -98,7 +93,7 @@ impl Records {
     }
 }
 
-/// A name, and a function that returns the duration of a call of one export from the call's number.
+/// A name, and a function from the number of a call to its duration.
 type Pattern = (&'static str, fn(u64) -> u64);
 
 const PATTERNS: [Pattern; 5] = [
@@ -110,8 +105,7 @@ const PATTERNS: [Pattern; 5] = [
 ];
 
 /// The mean of many estimates differs from the true sum by less than five standard errors. For each
-/// pattern, the chance that a correct program fails is about one in a million. The seeds are fixed,
-/// so the result is always the same.
+/// pattern, a correct program fails with a chance of about one in a million. The seeds are fixed.
 #[test]
 fn estimates_of_totals_are_unbiased() {
     const CALLS: u64 = 40_000;
@@ -132,15 +126,14 @@ fn estimates_of_totals_are_unbiased() {
         let variance = estimates.iter().map(|e| (e - mean).powi(2)).sum::<f64>() / (runs - 1.0);
         let error = (variance / runs).sqrt();
         assert!((mean - 1.0).abs() <= 5.0 * error.max(1e-12), "{name}: {mean} ± {error}");
-        // Some of the calls must be timed, but not nearly all of them.
         let share = timed / runs / CALLS as f64;
         assert!((0.001..0.5).contains(&share), "{name}: {share} of the calls were timed");
     }
 }
 
-/// Makes runs of five calls each. After the first three runs, one run in eight is watched. Few
-/// calls are timed, so that timing stays within the budget. The weights of the timed calls add up
-/// to the number of all calls, and the estimates are right on average.
+/// Makes runs of five calls each. After the first three runs, one run in eight is watched. The
+/// weights of the timed calls add up to the number of all calls, and the estimates are right on
+/// average.
 #[test]
 fn calls_in_runs_that_are_not_watched_are_estimated_without_bias() {
     const RUNS: usize = 20_000;
@@ -152,7 +145,6 @@ fn calls_in_runs_that_are_not_watched_are_estimated_without_bias() {
         let mut records = Records::default();
         for run in 0..RUNS {
             let ticks = (100 + run % 100) as u64;
-            // The first three runs are all watched.
             let runs = if run < 3 { 1 } else { 8 };
             if random.one_in(runs) {
                 (0..5).for_each(|_| caller.call_watched(0, ticks, runs, &mut records));
@@ -163,8 +155,7 @@ fn calls_in_runs_that_are_not_watched_are_estimated_without_bias() {
         }
         assert_eq!(caller.calls(0), 5.0 * RUNS as f64);
         let timed: f64 = records.strata.values().map(|stratum| stratum.0).sum();
-        // 5 % of 150 ticks are 7.5 ticks, and timing a call takes 100 ticks, so fewer than one call
-        // in ten is timed.
+        // 5 % of 150 ticks are 7.5 ticks, and timing a call takes 100 ticks.
         assert!(timed < 0.1 * 5.0 * RUNS as f64, "{timed}");
         weights += records.strata.iter().map(|(period, s)| f64::from(*period) * s.0).sum::<f64>();
         sum += records.total(5.0 * RUNS as f64);
@@ -189,16 +180,15 @@ fn the_price_stays_below_the_budget() {
                 (0..400_000).for_each(|i| caller.call(0, duration(i), &mut records));
                 let price = caller.draws.account.price_ns() as f64 / caller.now;
                 assert!(price <= budget, "{name}, budget {budget}, counters {counts}: {price}");
-                // The price must not be far below the budget either, as it would be if hardly any
-                // call was timed.
+                // If hardly any call was timed, the price would be far below the budget.
                 assert!(price >= budget / 8.0, "{name}, budget {budget}: {price}");
             }
         }
     }
 }
 
-/// Counters are read about as often as the probabilities in the records say: the difference is
-/// below five standard deviations.
+/// Counters are read about as often as the probabilities in the records say, within five standard
+/// deviations.
 #[test]
 fn counters_are_read_with_the_probability_that_is_stated() {
     for (seed, (name, duration)) in (0..).zip(PATTERNS) {
@@ -212,8 +202,6 @@ fn counters_are_read_with_the_probability_that_is_stated() {
     }
 }
 
-/// If the calls of an export are long, all of them are timed. If they are short, only as many calls
-/// are timed as their time pays for.
 #[test]
 fn each_export_pays_for_itself() {
     let mut caller = Caller::new(0.05, 2, false, 5);
@@ -224,14 +212,12 @@ fn each_export_pays_for_itself() {
     }
     let timed = |records: &Records| records.strata.values().map(|(timed, ..)| timed).sum::<f64>();
     assert_eq!(timed(&long), 20_000.0);
-    // 4 % of a call of 100 ns are 4 ns, which pay for timing one call in 25. The period is rounded
-    // up to 32.
+    // 4 % of a call of 100 ns are 4 ns, which pay for timing one call in 25, rounded up to 32.
     let expected = 200_000.0 / 32.0;
     assert!((timed(&short) / expected - 1.0).abs() < 0.1, "{} {expected}", timed(&short));
 }
 
-/// If a drawn call is abandoned, its draw is given back: the next record then also represents this
-/// call.
+/// If a drawn call is abandoned, the next record also represents this call.
 #[test]
 fn abandoned_calls_are_not_lost() {
     let mut caller = Caller::new(0.02, 1, false, 9);
@@ -255,13 +241,13 @@ fn abandoned_calls_are_not_lost() {
     assert_eq!(stood_for + rest + entry.carried.load(Ordering::Relaxed), 10_000);
 }
 
-/// A signal handler makes a call after another call was counted and before that call is drawn. Each
-/// of the two calls may be represented by one record at most.
+/// A signal handler makes a call after another call was counted and before it is drawn. Each of the
+/// two may be represented by one record at most.
 #[test]
 fn a_call_within_the_draw_of_another_counts_once() {
     let mut caller = Caller::new(0.02, 1, false, 9);
     let entry = caller.draws.entry(0).unwrap();
-    // The outer call is counted. Then the handler's call is counted and drawn.
+    // The outer call is counted, then the handler's call is counted and drawn.
     assert!(count(entry) && count(entry));
     let (inner, _) = caller.draws.draw(0, How::Due, ClockKind::Monotonic).unwrap();
     assert_eq!(inner.drawn.skipped, 1);

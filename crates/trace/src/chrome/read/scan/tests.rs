@@ -1,5 +1,5 @@
-//! Compares the scanner, alone and with a learnt shape (the text of an earlier event), with
-//! serde_json. The scanner must either read the same event with the same end, or decline the event.
+//! Compares the scanner, alone and with a learnt shape, with serde_json. The scanner must either
+//! read the same event with the same end, or decline it.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -8,8 +8,7 @@ use super::super::parse;
 use super::super::shape::Shapes;
 use super::*;
 
-/// Reads one event and compares the result with that of serde_json. Returns whether the scanner
-/// accepted the event.
+/// Compares one event with serde_json's. Returns whether the scanner accepted it.
 fn compare(shapes: &mut Shapes, text: &str) -> Result<bool, TestCaseError> {
     let mut event = Event::default();
     let found = shapes.event(Scan::new(text), 0, &mut event);
@@ -25,7 +24,7 @@ fn compare(shapes: &mut Shapes, text: &str) -> Result<bool, TestCaseError> {
     Ok(true)
 }
 
-/// Does the same as [`compare`], but the scanner must accept the event.
+/// Like [`compare`], but the scanner must accept the event.
 fn taken(shapes: &mut Shapes, text: &str) {
     assert!(compare(shapes, text).unwrap(), "{text}");
 }
@@ -33,7 +32,7 @@ fn taken(shapes: &mut Shapes, text: &str) {
 const KEYS: [&str; 14] =
     ["ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "bp", "s", "args", "other", "", "tsx"];
 
-/// Returns values of every kind: correct, odd and wrong.
+/// Correct, odd and wrong values.
 fn values() -> Vec<String> {
     let lines = include_str!("values.txt").lines().filter(|line| !line.starts_with("# "));
     lines.map(|line| line.replace('␊', "\n").replace('␉', "\t").replace('␀', "\0")).collect()
@@ -46,7 +45,7 @@ fn every_key_with_every_value() {
             for (space, more) in [("", ""), (" ", r#" , "ph" : "B""#), ("\n \t\r  ", ",\"q\":[0]")]
             {
                 let text = format!("{{{space}\"{key}\"{space}:{space}{value}{more}{space}}}");
-                // The text is first scanned, and then read by the shape that the scan has learnt.
+                // First scanned, then read by the shape that was learnt.
                 let mut shapes = Shapes::default();
                 let first = compare(&mut shapes, &text).unwrap();
                 assert_eq!(compare(&mut shapes, &text).unwrap(), first, "{text}");
@@ -55,7 +54,6 @@ fn every_key_with_every_value() {
     }
 }
 
-/// Every shape that was learnt from one value is tried on every other value.
 #[test]
 fn every_value_after_every_other() {
     for key in ["name", "pid", "ts", "id", "args", "other"] {
@@ -70,8 +68,7 @@ fn every_value_after_every_other() {
     }
 }
 
-/// The scanner must accept the events of usual traces. Declining them would give the right result,
-/// too, but slowly.
+/// Declining the events of usual traces would give the right result, but slowly.
 #[test]
 fn usual_events_are_taken() {
     let mut shapes = Shapes::default();
@@ -133,7 +130,7 @@ fn depth() {
     }
 }
 
-/// There are more shapes than can be kept, and also events that are too long for a shape.
+/// More shapes than can be kept, and events that are too long for a shape.
 #[test]
 fn many_shapes() {
     let mut shapes = Shapes::default();
@@ -169,7 +166,7 @@ fn event() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Several events, some of which are damaged, must be read as serde_json reads them.
+    /// Several events, some of which are damaged.
     #[test]
     fn reads_like_serde_json(
         events in prop::collection::vec(event(), 1..6),
