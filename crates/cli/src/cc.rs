@@ -37,8 +37,8 @@ use crate::terminal::say;
 /// `counterpoint run --loops`, and runs as before without it. Everything else that clang is asked for is left to
 /// clang; if a source file cannot be instrumented, one line says why.
 ///
-/// COUNTERPOINT_CC names the compiler (clang, or the newest clang-N in PATH). COUNTERPOINT_LOOPS has options of
-/// `counterpoint loops instrument`, such as --mode timed.
+/// COUNTERPOINT_CC names the compiler. Without it, clang is used, or else the newest clang-N in PATH.
+/// COUNTERPOINT_LOOPS has options of `counterpoint loops instrument`, such as --mode timed.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Args {

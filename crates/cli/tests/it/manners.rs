@@ -349,7 +349,8 @@ fn a_default_budget_gives_way_to_ids_for_plugins() {
         command.env("XDG_CONFIG_HOME", scratch.path()).current_dir(scratch.path());
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let manifest = std::fs::read_to_string(scratch.join(profile) + "/manifest.json").unwrap();
+        let manifest = scratch.path().join(profile).join("manifest.json");
+        let manifest = std::fs::read_to_string(manifest).unwrap();
         serde_json::from_str::<serde_json::Value>(&manifest).unwrap()["budget"].clone()
     };
     assert!(!budget("with.cpt", &[]).is_null());
