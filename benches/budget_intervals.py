@@ -26,10 +26,10 @@ import subprocess
 import sys
 
 BUDGETS = ["1%", "2%", "5%", "10%"]
-# t(0.975; ν) for ν = 1 to 15.
+# The 0.975 quantile of Student's t distribution, for 1 to 15 degrees of freedom.
 T = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131]
 TEST_NAME = "recorder::budget::replay::intervals_hold_the_totals_of_recorded_programs"
-# Ops with fewer calls are timed almost completely.
+# Ops with fewer calls are left out, because almost all of their calls are timed.
 FEWEST_CALLS = 100
 
 

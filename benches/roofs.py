@@ -18,9 +18,10 @@ import tempfile
 # The time of a run in seconds, and the number of runs.
 SHORT = 0.05
 RUNS = 5
-# Operations for each number that a peakflops kernel reads.
+# The number of operations that a peakflops kernel makes for each number that it reads.
 OPERATIONS = 30
-# likwid-bench's suffixes for vectors of each size in bits, and its names of the memory kernels.
+# The suffix of likwid-bench's kernels for each size of vectors in bits, and likwid-bench's names of
+# the memory kernels.
 VECTORS = {512: "_avx512", 256: "_avx", 128: "_sse"}
 MOVES = {"read": "load", "copy": "copy", "triad": "stream"}
 

@@ -123,7 +123,7 @@ mod tests {
         for number in 0..3712 {
             assert_eq!(bucket(middle(number).unwrap()), Some(number));
         }
-        // The middle of a bucket differs from the duration by at most 1/128.
+        // The middle of a bucket differs from the duration by at most 1/128 of it.
         for ns in (0..62).flat_map(|bit| [(1i64 << bit) - 1, 1 << bit, (1 << bit) * 3 / 2 + 1]) {
             let of = middle(bucket(ns).unwrap()).unwrap();
             assert!((of - ns).abs() <= ns / 128, "{ns}: {of}");

@@ -4,7 +4,7 @@
 #[derive(Debug)]
 pub struct Kept {
     pub name: &'static str,
-    /// Its first line is a comment that describes the result.
+    /// The text of the query, whose first line is a comment that describes the result.
     pub sql: &'static str,
 }
 

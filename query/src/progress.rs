@@ -22,9 +22,9 @@ const ERASE: &str = "\r\x1b[K";
 pub enum Words {
     /// Only warnings and errors.
     Quiet,
-    /// Also progress, if stderr is a terminal.
+    /// Warnings and errors, and progress if stderr is a terminal.
     Usual,
-    /// Also the duration of each step.
+    /// The same as `Usual`, and the duration of each step.
     Verbose,
 }
 

@@ -50,10 +50,10 @@ struct Exact {
 
 impl Exact {
     fn new(what: What) -> Self {
-        // These are the other names of the function that is replaced. The programs of a cluster
-        // look up functions by their first name. If DataFusion's function stayed registered under
-        // an alias, they could find it instead of this function, because both have the same first
-        // name.
+        // These are the other names of DataFusion's function, which is replaced. The programs of a
+        // cluster look up functions by their first name. If DataFusion's function stayed registered
+        // under an alias, they could find it instead of this function, because both have the same
+        // first name.
         let aliases = match what {
             What::Sum => Vec::new(),
             What::Mean => vec!["mean".to_owned()],
@@ -168,7 +168,8 @@ fn mean(sum: i128, values: u64, scale: i8) -> f64 {
 /// Calls `show` with each value that is not missing, and its row.
 fn each(values: &ArrayRef, mut show: impl FnMut(usize, i256)) {
     match values.as_primitive_opt::<Int64Type>() {
-        // Not converted to decimals, because converting a value takes longer than adding it.
+        // Integers are not converted to decimals, because converting a value takes longer than
+        // adding it.
         Some(values) => {
             for (row, value) in values.values().iter().enumerate() {
                 if values.is_valid(row) {

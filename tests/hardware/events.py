@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import machine
 
-# Iterations that a call of loop_100000 has more than one of loop_10000, and so for load_….
+# A call of loop_100000 has this many more iterations than one of loop_10000. So do the load_… ops.
 MORE = 90_000
 # Iterations of a round in the loop_… ops, and in the load_… ops.
 LOOPS, LOADS = 111_000, 110_000
@@ -150,8 +150,9 @@ def stand_in(address: str, broken: bool) -> Events:
     faults = Counter("page-faults:u", 0.01, 0.01)
     writes = Counter(f"mem:{address}/8:w:u", 0.001, 0.001)
     elsewhere = [f"mem:{int(address, 16) + 8 * i:#x}/8:w:u" for i in range(1, 5)]
-    # Three rounds of five calls: three scaled counts, exact counts, and no counts. A step of the
-    # last round comes first, because the first call is that of `warm`.
+    # Three rounds of five calls: a round with three scaled counts, one with exact counts only, and
+    # one without counts. A step of the last round comes first, because the first call is that of
+    # `warm`.
     scaled = ["0:5@500", "0:50@500", "0:500@500", "0:100", "0:1000"]
     exact = ["0:10", "0:100", "0:1000", "0:100", "0:1000"]
     missing = ["0:7@0"] * 5
@@ -167,7 +168,7 @@ def stand_in(address: str, broken: bool) -> Events:
         loads=faults.named("minor-faults:u"),
         again=faults.named("minor-faults:u"),
         beside="alignment-faults:u",
-        # The broken machine has no group that does not fit.
+        # With `broken`, these counters do fit into one group.
         many=[faults.typed, writes.typed] if broken else [faults.typed, *elsewhere, writes.typed],
         turns=f"sim/{turning},readings={steps}/",
         in_turns=[Counter(turning, 0.01, 0.01)],

@@ -205,8 +205,8 @@ def counters(place: Place, result: Result, program: list[str]) -> None:
         said.append(f"{kernels} of 1600 kernels beside them")
 
 
-# The value of WARPS follows from the source of plain.cu. On Hopper, the counters of the file need
-# several runs of a kernel.
+# The value of WARPS follows from the source of plain.cu. On Hopper, the counters of
+# many_counters.txt need several runs of a kernel.
 WARPS, CYCLES = "sm__warps_launched.sum", "sm__cycles_elapsed.max"
 MANY = (Path(__file__).resolve().parent / "many_counters.txt").read_text(encoding="utf-8").split()
 # The kernels in a round of plain.cu, and the threads of a kernel (N).
@@ -240,7 +240,7 @@ def of_kernels(place: Place, result: Result, program: list[str]) -> None:
                 warps = {args[WARPS] for args in of_it}
                 expect(warps == {THREADS / 32}, f"{kernel}: {WARPS} is {sorted(warps)}, its source says {THREADS // 32}")
                 expect(min(args[CYCLES] for args in of_it) > 0, f"{kernel} took no cycle")
-            # The number is not checked, because it depends on CUPTI.
+            # The number of ranges of graphs is not checked, because it depends on CUPTI.
             of_graphs = sum("of a graph" in event["name"] for event in found)
             said.append(f"{len(found)} ranges of {len(names)} counters; {THREADS // 32} warps in each of {sorted(KERNELS)}")
             said.append(f"{of_graphs} ranges of {3 * ROUNDS} kernels of graphs")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 20
 CALLS = 5 * ROUNDS
-# Rounds with a budget, and rounds with many turns of 4 ms.
+# The number of rounds with a budget, and a number of rounds that takes many turns of 4 ms.
 SAMPLED, LONG = 200, 4_000
 
 

@@ -115,6 +115,6 @@ def price(lab: Lab) -> None:
                 bare = float(least[way])
                 text = f"{count} counters by {way}: {cost:.0f} ns, two bare readings {bare:.0f} ns ({cost / bare:.2f} times)"
                 lab.result.figure(text)
-                # Below half of the floor, something was not read.
+                # If the cost is less than half of two bare readings, something was not read.
                 expect(lab.events.stand_in or cost > 0.5 * bare, text)
         said.append(f"1 to {len(lab.events.priced)} counters")

@@ -48,7 +48,7 @@ static void reap(pid_t child) {
   int status = 0;
   if (waitpid(child, &status, 0) != child) say("no child");
   else if (WIFSIGNALED(status)) say("child killed");
-  // A forked child has only the thread that forked it, and ends with it.
+  // A forked child has only the thread that forked it, and ends when that thread ends.
   else if (WEXITSTATUS(status) != 5 && !(child == child_of_handler && by_thread && status == 0)) say("child failed");
   else say("child came through");
 }

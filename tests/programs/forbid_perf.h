@@ -21,8 +21,8 @@ static inline uint32_t answer_to_perf(int number) {
   }
 }
 
-// perf_event_open then fails in this thread and in everything that it starts. A negative number
-// selects another reaction. Returns 0 on success.
+// Makes perf_event_open fail with the error `number`, in this thread and in everything that it
+// starts. A negative number selects another reaction. Returns 0 on success.
 static inline int forbid_perf(int number) {
   struct sock_filter lines[] = {
       // struct seccomp_data begins with the number of the system call.

@@ -108,7 +108,8 @@ static void count_for_ever(const char* path, unsigned pause_us) {
     call(1);
     ++*returned;
     if (pause_us) usleep(pause_us);
-    // This process executes the program anew, with this number of calls.
+    // When the test has written a number there, this process executes the program anew, with this
+    // number of calls.
     if (returned[1]) {
       char number[32];
       snprintf(number, sizeof number, "%llu", (unsigned long long)returned[1]);

@@ -5,11 +5,11 @@
 //     ids_host LIBRARY fork
 //
 // `between` and `over` record two sessions. A thread is in a call when the first session ends. With
-// `between`, this call ends before the second session begins. With `over`, it ends after that, and
-// another call inside of it is in the second session. Then the thread makes three calls in the
-// second session. With `fork`, the process forks inside a call. The child ends its copy of the call
-// and makes three more; the parent makes two. Each line of the output says how many ids were pushed
-// to the plugin, and how many were popped.
+// `between`, this call ends before the second session begins. With `over`, it ends in the second
+// session, after another call inside of it. Then the thread makes three calls in the second
+// session. With `fork`, the process forks inside a call. The child ends its copy of the call and
+// makes three more; the parent makes two. Each line of the output says how many ids were pushed to
+// the plugin, and how many were popped.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <string.h>

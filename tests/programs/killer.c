@@ -7,9 +7,9 @@
 // threads, the number of calls that have returned, which is updated after each call. The number of
 // a call is the x of its workgroup, so that a reader can identify every single call. A third of the
 // children are new programs, a third are forked by a process that has not made a call yet, and a
-// third are forked by a process that has made calls. The last slot belongs to that process. LONGEST
-// is the longest wait before a child is killed, in microseconds; new programs may get three times
-// as long.
+// third are forked by a process that has made calls. The last slot belongs to the process that has
+// made calls and forks. LONGEST is the longest wait before a child is killed, in microseconds; new
+// programs may get three times as long.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -107,8 +107,8 @@ int main(int argc, char** argv) {
         slots[kills].returned[0] = n + 1;
       }
     }
-    // The others are killed some time after they were started; a new program takes a while to
-    // start.
+    // A child is killed some time after its first call, or some time after it was started. A new
+    // program takes a while to start.
     int from_first_call = below(2) == 0;
     slots[i].waited_us = below(longest) + (kind == 0 && !from_first_call ? below(2 * longest) : 0);
     pid_t child = fork();

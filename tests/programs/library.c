@@ -67,7 +67,7 @@ static const library_v5_t library = {
                 .source_locations = locations}};
 #endif
 
-// The compiler emits the same code, which ignores the environment.
+// The function that the compiler emits also ignores the environment.
 const void* iree_hal_executable_library_query(uint32_t max_version, const environment_t* e) {
   (void)e;
   return max_version == ABI_VERSION ? &library : NULL;

@@ -81,7 +81,8 @@ static void *in_thread(void *result) {
   return NULL;
 }
 
-// Runs the same timed loop in `count` threads at the same time; the slowest counts.
+// Runs the same timed loop in `count` threads at the same time, and returns the time of the slowest
+// one.
 static double threads(int count) {
   pthread_t all[2];
   double took[2] = {0, 0};

@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
   loaded_t library = load(argv[1]);
   dispatch_fn (*plain)(int) = (dispatch_fn(*)(int))dlsym(library.handle, "resolution_plain");
   if (!plain || library.count != FUNCTIONS + 1) return 3;
-  // The slope between two lengths cancels out the time of the call itself.
+  // The difference between two lengths does not contain the time of the call itself.
   each_ns(plain(0), 1000, 1000);
   double per_iteration = (each_ns(plain(0), 20000, 100) - each_ns(plain(0), 10000, 100)) / 10000;
   for (int f = 0; f < FUNCTIONS; ++f) {

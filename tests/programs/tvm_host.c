@@ -243,7 +243,7 @@ static int catching(void* data) {
   if (vm_call(raw("thrower"), throwing_inside, data, NULL, 0) != -1) return 5;
   return vm_call(raw("after"), nothing, NULL, NULL, 0) || launch(empty_task, data, 2);
 }
-// A run with a budget only counts most of them.
+// In a run with a budget, most of these ops are only counted.
 static int short_ops(int rounds) {
   any_t one = a_matrix();
   if (launch(empty_task, NULL, 2)) return 49;  // Outside of any op.
@@ -291,7 +291,7 @@ static int64_t calls_of(int64_t vm) {
   any_t result, arg = integer(vm);
   return call_export("__tvm_ffi_counterpoint_calls", &arg, 1, &result) ? -1 : (int64_t)result.bits;
 }
-// The result of `main` must be its argument plus one.
+// Fails if the result of `main` is not its argument plus one.
 static int run_model(void* main_entry, void* throwing) {
   any_t arg = integer(41), result = null();
   int code = TVMFFIFunctionCall(main_entry, &arg, 1, &result);
@@ -374,7 +374,8 @@ static void* in_a_call(void* unused) {
 static volatile int stop_calling;
 static volatile long called[3];
 
-// The recorder then knows each thread, even on a slow machine.
+// Waits until each thread has made so many more calls. Then the recorder knows each thread, even on
+// a slow machine.
 static void wait_for_calls(long calls) {
   long before[3] = {called[0], called[1], called[2]};
   for (int i = 0; i < 3; ++i) while (called[i] - before[i] < calls) usleep(100);
@@ -437,7 +438,7 @@ int main(int argc, char** argv) {
     }
     printf("nonsense %d %d\n", begin("/nonexistent"), begin(argv[0]));
     fflush(stdout);
-    // The test collects the profile now, while this process is alive.
+    // While this process waits for input, the test collects the profile.
     if (getchar() == EOF) return 0;
   } else if (!strcmp(mode, "everything")) {
     // Uses everything of the agent, for tests that make it fail.
@@ -498,7 +499,7 @@ int main(int argc, char** argv) {
     errors += TVMFFIFunctionCall(instrument, wrong, -3, &before) == 0;
     printf("errors %d end %d\n", errors, end());
   } else if (!strcmp(mode, "many")) {
-    // These are more shapes than the agent distinguishes.
+    // This mode uses more shapes than the agent distinguishes.
     begin(argv[3]);
     int64_t shape[1];
     tensor_t t = matrix.tensor;
@@ -535,7 +536,7 @@ int main(int argc, char** argv) {
     printf("same name %d", agent->collector_add(&good));
     bad.size = 8, printf(" short %d", agent->collector_add(&bad)), bad.size = sizeof bad;
     bad.slots = 17, printf(" slots %d\n", agent->collector_add(&bad)), bad.slots = 1;
-    // The name of a view's column, and the name of a counter of the session.
+    // Two names that are in use: that of a view's column, and that of a counter of the session.
     counterpoint_slot_t tasks[] = {{"Tasks", COUNTERPOINT_COUNT}}, counted[] = {{"page_faults:u", COUNTERPOINT_COUNT}};
     counterpoint_collector_t column = {sizeof column, 1, "column", tasks, &slots, collect_start, seven_stop, NULL};
     counterpoint_collector_t counter = {sizeof counter, 1, "counter", counted, &slots, collect_start, seven_stop, NULL};
@@ -586,8 +587,8 @@ int main(int argc, char** argv) {
     for (int i = 0; i < 3; ++i) pthread_join(threads[i], NULL);
     puts("came through");
   } else if (!strcmp(mode, "deep")) {
-    // These are more levels than the agent records. After them come an op that throws, and three
-    // nested ops.
+    // The ops are nested in more levels than the agent records. After them come an op that throws,
+    // and three nested ops.
     begin(argv[3]);
     int levels = 40;
     vm_call(raw("subgraph"), recursive, &levels, NULL, 0);

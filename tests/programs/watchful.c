@@ -21,7 +21,7 @@ static pid_t self;
 
 static void on_child(int signal) { (void)signal; ++children; }
 
-// In another process, the handler would find another process id.
+// If the signal reached the helper process, the handler would find another process id there.
 static void on_alarm(int signal) {
   (void)signal;
   ++alarms;

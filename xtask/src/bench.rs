@@ -145,7 +145,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
 fn run(layout: &Layout, benchmark: &Benchmark, args: &Args) -> Result<Vec<Outcome>> {
     let plan = (benchmark.prepare)(layout).with_context(|| benchmark.name.to_owned())?;
     let count = args.rounds.unwrap_or(plan.rounds);
-    // A dry run may only be to see that the commands still work.
+    // One round is enough for a dry run that only shows that the commands still work.
     ensure!(
         count >= FEWEST_ROUNDS || (args.dry_run && count > 0),
         "--rounds {count}: at least {FEWEST_ROUNDS} are needed, or one with --dry-run"

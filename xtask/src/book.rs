@@ -1,4 +1,4 @@
-//! `cargo xtask book`: makes a book with search of the pages of `docs/`, in `target/book/`.
+//! `cargo xtask book`: makes a book of the pages of `docs/`, with a search, in `target/book/`.
 //!
 //! ```text
 //!  docs/SUMMARY.md ─► source: pages, what they link to ─┐

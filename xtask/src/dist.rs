@@ -4,10 +4,11 @@
 //! The linker matters most here. A shared library that this machine's gcc links needs this
 //! machine's glibc (2.34 on Debian 12) and `libgcc_s.so.1`. A program with an older glibc could not
 //! start with it preloaded. So zig's lld links the release against the symbol versions of glibc
-//! 2.17, with its own unwinder. Measured: the highest required version is 2.14, and a caught panic
-//! still unwinds. The linker comes from pip, pinned in `xtask/requirements`. Rejected alternatives:
-//! a container with an old distribution (not everybody can start one), building std (needs a
-//! nightly compiler), and musl (it cannot be preloaded into glibc programs).
+//! 2.17, with its own unwinder. Measured: the highest version of glibc that the release requires is
+//! 2.14, and a caught panic still unwinds. The linker comes from pip, pinned in
+//! `xtask/requirements`. Rejected alternatives: a container with an old distribution (not everybody
+//! can start one), building std (needs a nightly compiler), and musl (it cannot be preloaded into
+//! glibc programs).
 
 pub mod licences;
 mod vendors;

@@ -2,7 +2,7 @@
 //!
 //! The compiler chooses tile sizes, and so the number of workgroup calls, for the target CPU. So
 //! each module is compiled for *named* CPUs, and not for the CPU of this machine. `NAME.v4.vmfb` is
-//! tiled for AVX-512, and `NAME.v3.vmfb` runs on any x86-64 machine of the last ten years. Tests
+//! tiled for AVX-512, and `NAME.v3.vmfb` runs on most x86-64 machines of the last ten years. Tests
 //! must check which of them a machine can run (`needs` in `expected.json`). The code of a
 //! `….system.vmfb` is a shared library of the system instead of IREE's embedded ELF.
 
@@ -108,7 +108,8 @@ fn job(
     let output = module(layout, fixture, variant, kind);
     let mut command = compiler(layout, fixture, variant.cpu);
     if kind == Kind::System {
-        // IREE's wheel contains a linker. The path contains the Python version, so it is searched.
+        // IREE's wheel contains a linker, whose folder is searched for, because the folder's path
+        // contains the version of Python.
         let lld = site_packages(layout)?.join("iree/compiler/_mlir_libs/iree-lld");
         command.arg("--iree-llvmcpu-link-embedded=false");
         command.arg(format!("--iree-llvmcpu-system-linker-path={} -flavor gnu", lld.display()));

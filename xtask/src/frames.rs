@@ -5,7 +5,6 @@
 //! Both would also describe another build than the released one. Along every path through a
 //! function, the decoder tracks how far the stack pointer is from its value at the entry, and which
 //! registers contain the stack pointer or the address of a function.
-//! value at the entry, and which registers contain the stack pointer or the address of a function.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -152,7 +151,7 @@ fn slots(file: &object::File<'_>) -> HashMap<u64, Callee> {
 #[derive(Clone, Debug, PartialEq)]
 enum Value {
     Unknown,
-    /// When the function began, the stack pointer was this many bytes above.
+    /// An address on the stack, this many bytes below the stack pointer at the function's entry.
     Stack(i64),
     Code(Callee),
 }
@@ -297,8 +296,8 @@ impl Decoder<'_> {
         Some(function)
     }
 
-    /// A loop that touches each page of a large frame ends with the stack pointer at the deepest
-    /// value in any register.
+    /// After a loop that touches each page of a large frame, the stack pointer is at the deepest
+    /// value that any register had.
     fn take_deepest(&self, state: &mut State) {
         let sp = self.pointer();
         let deepest = state.registers.iter().filter_map(|value| match value {

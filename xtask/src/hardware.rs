@@ -7,11 +7,11 @@
 //! python3 tests/hardware/run.py --dist dist --out hardware.txt
 //! ```
 //!
-//! The checks of a PMU compare with PAPI and perf. As root, the command installs them first. If the
-//! machine lacks some hardware, the page of results says so, and names the command for a machine
-//! that has it. Absent hardware is no failure. `--keep NAME` keeps the page as
-//! `tests/hardware/results/DATE-NAME.txt`, and updates the sentence in README about tested hardware
-//! ([`sentence`]).
+//! The checks of a PMU compare with PAPI and perf. If the user is root, the command installs these
+//! two first. If the machine lacks some hardware, the page of results says so, and names the
+//! command for a machine that has it. Absent hardware is no failure. `--keep NAME` keeps the page
+//! as `tests/hardware/results/DATE-NAME.txt`, and updates the sentence in README about tested
+//! hardware ([`sentence`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -123,7 +123,7 @@ const FOLDER: &str = "tests/hardware/results";
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Page {
     file: String,
-    /// If its counters could be read.
+    /// The name of the processor, if its counters could be read.
     processor: Option<String>,
     /// A device of NVIDIA's.
     device: Option<String>,

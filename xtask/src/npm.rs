@@ -96,7 +96,8 @@ fn missing() -> Option<String> {
         .then(|| format!("node is {version}, and {OLDEST_NODE} or newer is needed"))
 }
 
-/// 20 for `v20.20.2`; 0 if the text is not a version.
+/// Returns the first number of a version, such as 20 for `v20.20.2`, or 0 if the text is not a
+/// version.
 fn major(version: &str) -> u32 {
     let first = version.trim_start_matches('v').split('.').next();
     first.and_then(|number| number.parse().ok()).unwrap_or(0)

@@ -25,7 +25,7 @@ pub fn main(layout: &Layout, _: &Args) -> Result<()> {
     let mut test = of(&["--ignored", "--exact", "page_pictures::pictures_for_the_docs"]);
     let begin = SystemTime::now();
     loud(&mut test, "make the pictures")?;
-    // The command also succeeds without a browser, or if the test was renamed.
+    // The command of the test also succeeds without a browser, or if the test was renamed.
     let made = newer(&layout.root.join("docs/pictures"), begin)?;
     ensure!(
         made > 0,

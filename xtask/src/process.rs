@@ -123,7 +123,8 @@ pub fn exists(program: &str, version_arguments: &[&str]) -> bool {
 }
 
 /// Runs the same cargo that runs xtask, without the variables that cargo sets for the xtask
-/// package. Build scripts would run again, because these variables would seem to have changed.
+/// package. With these variables, build scripts would run again, because their environment would
+/// seem to have changed.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {
@@ -135,7 +136,7 @@ pub fn cargo() -> Command {
     command
 }
 
-/// `1.2 s` or `3 min 04 s`.
+/// Returns a duration as text, such as `1.2 s` or `3 min 04 s`.
 pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds < 60.0 {

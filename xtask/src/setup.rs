@@ -87,7 +87,8 @@ impl List {
         }
     }
 
-    /// Such a list names all necessary packages, so that pip does not look for dependencies.
+    /// Returns whether the list names all necessary packages, so that pip need not look for
+    /// dependencies.
     fn is_whole(self) -> bool {
         matches!(self, List::Torch | List::Torch212 | List::Hta)
     }

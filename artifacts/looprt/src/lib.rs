@@ -3,7 +3,7 @@
 
 pub use looprt::*;
 
-/// Never called: the client has no code that panics.
+/// Never called, because this library has no code that panics.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {}

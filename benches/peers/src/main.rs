@@ -19,8 +19,8 @@ use perf_event::events::Software;
 const BATCHES: usize = 301;
 const PAIRS: u32 = 200;
 
-/// Linux's number, PAPI's name and perf-event2's name. The first counter changes between two
-/// readings, so a contender that does not count is detected.
+/// For each counter: Linux's number, PAPI's name and perf-event2's name. The first counter changes
+/// between two readings, so a contender that does not count is detected.
 const EVENTS: [(u64, &str, Software); 5] = [
     (1, "perf::TASK-CLOCK", Software::TASK_CLOCK),
     (2, "perf::PAGE-FAULTS", Software::PAGE_FAULTS),
@@ -100,7 +100,7 @@ fn main() -> Result<(), String> {
     }
     let mut times = vec![Vec::with_capacity(BATCHES); contenders.len()];
     for (name, pair) in &mut contenders {
-        // The thread's processor time advances between two readings.
+        // The first counter is the thread's processor time, which advances between two readings.
         if (0..1_000).all(|_| pair() == 0) {
             return Err(format!("{name} does not count"));
         }

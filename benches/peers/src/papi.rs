@@ -23,7 +23,7 @@ impl Papi {
             return Err(format!("load {library}"));
         }
         let symbol = |name: &CStr| {
-            // SAFETY: the library is open, and the name is a C string.
+            // SAFETY: `handle` is an open library, and `name` is a C string.
             let at = unsafe { libc::dlsym(handle, name.as_ptr()) };
             if at.is_null() { Err(format!("{library} has no {name:?}")) } else { Ok(at) }
         };

@@ -17,7 +17,7 @@ pub struct AgentTable {
     pub size: u32,
     /// Version of the table's layout: [`TABLE_VERSION`].
     pub version: u32,
-    /// Version of Counterpoint and the build's own mark, if it has one; padded with zeros.
+    /// Version of Counterpoint, padded with zeros.
     pub build: [u8; 32],
     /// Returns an [`AgentState`]. May be called on any thread, also in a signal handler.
     pub state: extern "C" fn() -> u32,

@@ -42,8 +42,8 @@ pub struct Host {
     pub without_calls: *const c_char,
     /// The prefix of the names of bookkeeping ops; empty if there are none.
     pub bookkeeping: *const c_char,
-    /// The names that exported traces give to calls, by role; where one is null, Kineto's name is
-    /// used.
+    /// The names that exported traces give to calls, by role. For a role whose name is null,
+    /// Kineto's name is used.
     pub kinds: [*const c_char; role::COUNT],
 }
 

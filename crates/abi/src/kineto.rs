@@ -13,7 +13,7 @@ pub const REGISTER_SYMBOL: &core::ffi::CStr = c"KinetoPlugin_register";
 pub const EXTEND_SYMBOL: &core::ffi::CStr = c"CounterpointPlugin_extend";
 /// The environment variable that names the directory of plugins.
 pub const DIRECTORY_VARIABLE: &core::ffi::CStr = c"KINETO_PLUGIN_LIB_DIR_PATH";
-/// The length that a profiler's name may have in bytes, without the zero byte.
+/// The maximum length of a profiler's name in bytes, without the zero byte.
 pub const NAME_BYTES: usize = 31;
 /// The version of the extension.
 pub const EXTENSION_VERSION: u32 = 3;
@@ -232,7 +232,7 @@ pub struct QueryParams {
     pub profiler: *mut c_void,
     /// Room for the name with its zero byte.
     pub name: *mut c_char,
-    /// The length that the name may have, without the zero byte: [`NAME_BYTES`].
+    /// The maximum length of the name, without the zero byte: [`NAME_BYTES`].
     pub name_length: usize,
     /// Room for the types that the profiler supports.
     pub types: *mut u32,
@@ -397,7 +397,7 @@ pub struct ToggleParams {
     pub size: usize,
     /// The address that `profilerCreate` returned.
     pub profiler: *mut c_void,
-    /// 0 to collect nothing until the next call, another number to continue.
+    /// 0 to collect nothing until the next call of `toggle`; another number to continue.
     pub enabled: u32,
 }
 

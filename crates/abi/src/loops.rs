@@ -109,8 +109,8 @@ pub struct Trips {
 }
 
 /// The number of buckets in a histogram of iterations. Bucket 0 counts the hits of 0 iterations,
-/// and bucket `b` the hits of 2^(b-1) to 2^b - 1 iterations. The last bucket also counts longer
-/// hits.
+/// and bucket `b` the hits of 2^(b-1) to 2^b - 1 iterations. The last bucket also counts hits of
+/// more iterations.
 pub const TRIP_BUCKETS: usize = 64;
 
 /// `counterpoint_loops_module_t`: the descriptor of an instrumented module.

@@ -13,8 +13,8 @@
 //! the *median* over the ranks, because ranks often wait for each other, for example in a
 //! collective op. The slow rank then waits least, and the median of the collective op contains the
 //! waiting of the other ranks. So the slow rank exceeds the median in the op that makes it slow,
-//! and no rank is far above the median of the op that waits. The sum over all ops hides the slow
-//! rank: ranks that wait for each other have about the same sum.
+//! and no rank is far above the median in the op in which ranks wait. The sum over all ops hides
+//! the slow rank: ranks that wait for each other have about the same sum.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -32,8 +32,8 @@ pub const FEWEST_RANKS: usize = 5;
 /// deviations. With normal noise, 64 ranks and 200 ops, about one run in 10⁵ exceeds this limit by
 /// chance.
 pub const DEVIATIONS: f64 = 6.0;
-/// The excess of a rank must also be at least this part of the self time that the median rank has
-/// in all ops.
+/// A rank stands out only if its excess is also at least this part of the self time that the median
+/// rank has in all ops.
 pub const LEAST_PART: f64 = 0.01;
 
 /// Sums over some rows. A field is `None` if the number is not known for one of the rows.

@@ -2,9 +2,9 @@
 //!
 //! A *bracket* is the recorder's work before and after a call, with the readings of the clock and
 //! of counters. A *class* of brackets consists of a process, a set of counters, and whether the
-//! counters were read around the call. For a call inside of another call, the cost of its own class
-//! is subtracted. The class of the outer call can differ: in a run with counters, the book-keeping
-//! ops of a virtual machine are only timed.
+//! counters were read around the call. What a call inside of another call costs the outer call
+//! depends on the class of the inner call. The class of the outer call can differ: in a run with
+//! counters, the book-keeping ops of a virtual machine are only timed.
 //!
 //! Times of single calls are in units of 1/[`PARTS`] tick. So the subtracted time need not be a
 //! whole number of ticks, and sums are still exact.
@@ -173,7 +173,7 @@ impl Brackets {
     }
 
     /// Returns the time that was subtracted from a call of this class, in ticks, with its interval.
-    /// `taken` is this time in parts of a tick, with the brackets of the calls inside.
+    /// `taken` is this time in parts of a tick. It includes the brackets of the calls inside.
     pub fn doubt(&self, class: Option<u32>, taken: u64) -> Estimate {
         let nothing = Estimate::exact(0.0);
         if self.raw {
@@ -226,7 +226,8 @@ fn timed_only(profile: &Profile, process: usize, empty: &EmptyCall) -> EmptyCall
 pub(crate) struct Inside {
     /// Time for the calls' own brackets and for the brackets of the calls inside, in ticks.
     pub taken: f64,
-    /// Number of all calls of the row, with or without a value of the counter.
+    /// Number of all calls of the row, including calls that have no value of the counter that
+    /// [`BracketCounts::counter`] is asked about.
     pub calls: u64,
 }
 
@@ -268,8 +269,8 @@ impl BracketCounts {
     }
 
     /// Adds up what the brackets of `calls` calls added. `None` unless all these brackets were
-    /// calibrated. `of` is the number of calls of a class, and `bracket` what one call's bracket
-    /// added.
+    /// calibrated. `of` returns the number of calls of a class, and `bracket` what the bracket of
+    /// one such call added.
     fn sum(
         &self,
         calls: u64,
@@ -291,7 +292,7 @@ impl BracketCounts {
     }
 
     /// Returns the time that was subtracted from `calls` calls, in ticks, with its interval.
-    /// `taken` is this time, with the brackets of the calls inside.
+    /// `taken` is this time. It includes the brackets of the calls inside.
     pub fn taken(&self, calls: u64, taken: f64, brackets: &Brackets) -> Option<Estimate> {
         let own = self.durations(calls, brackets)?;
         let rest = (taken - own.value).max(0.0);
@@ -319,9 +320,9 @@ impl BracketCounts {
         Self { classes: self.classes.iter().map(class).collect() }
     }
 
-    /// Returns the time of the brackets of the calls inside of these calls, and an empty call. It
-    /// is not known to which classes the calls inside belong. The most frequent class of the calls
-    /// with a value of this counter stands for them, because only such classes have a calibrated
+    /// Returns the time of the brackets of the calls inside of the row's calls, and an empty call
+    /// that stands for the calls inside. Their classes are not known. So the most frequent class of
+    /// the row's calls with a value of this counter is used: only such classes have a calibrated
     /// value. `None` if no call has a value of the counter.
     fn of_calls_inside<'b>(
         &self,

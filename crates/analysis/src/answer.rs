@@ -16,8 +16,8 @@ const ROWS: usize = 3;
 const MOST: f64 = 0.5;
 /// An op or range that takes a smaller part of its threads' time in calls is not worth mentioning.
 const AROUND_MUCH: f64 = 0.1;
-/// An op or range that takes at least this part is the program's main loop or a run of the model,
-/// which tells a reader nothing new.
+/// An op or range that takes at least this part is regarded as the program's main loop or a run of
+/// the model, which tells a reader nothing new.
 const AROUND_ALL: f64 = 0.95;
 
 /// The fewest rows that together take more than half of the time.
@@ -36,10 +36,10 @@ pub struct Outside {
     pub threads: usize,
     /// The time outside of calls, summed over all threads, in ns.
     pub ns: f64,
-    /// The time of all threads, in ns.
+    /// The wall time of all threads, in ns.
     pub wall_ns: f64,
-    /// The part of `ns` in which the threads were on no CPU. `None` if it is not known for a
-    /// thread, or only a bound of it.
+    /// The part of `ns` in which the threads were on no CPU. `None` if for some thread it is not
+    /// known, or only a bound of it is known.
     pub off_cpu_ns: Option<f64>,
     /// The time in calls, in ns.
     pub in_calls_ns: f64,
@@ -130,20 +130,22 @@ pub struct SlowFirst {
 
 /// An op with fewer calls than this is not examined for slow first calls.
 const CALLS: u64 = 10;
-/// The longest first call must take more than this many times the median.
+/// First calls count as slow only if the longest of them takes more than this many times the
+/// median.
 const TIMES: f64 = 10.0;
-/// First calls must take at least this part of the op's total time.
+/// First calls count as slow only if they take at least this part of the op's total time.
 const PART: f64 = 0.05;
-/// First calls must take at least this part of the time in all calls.
+/// First calls count as slow only if they take at least this part of the time in all calls.
 const OF_ALL: f64 = 0.01;
 
 /// A thread counts as preempted only if the kernel took its CPU at least this many times.
 const PREEMPTED: u64 = 50;
-/// The kernel must also take the CPU at least this many times per second of the thread's processor
-/// time. A thread that has a CPU for itself still loses it a few times per second to work of the
-/// kernel.
+/// A thread counts as preempted only if the kernel took its CPU at least this many times per second
+/// of the thread's processor time. A thread that has a CPU for itself still loses it a few times
+/// per second to work of the kernel.
 const PER_SECOND: f64 = 20.0;
-/// The thread must also have been on no CPU for at least this part of its time in calls.
+/// A thread counts as preempted only if it was on no CPU for at least this part of its time in
+/// calls.
 const AWAY: f64 = 0.05;
 
 impl ThreadTime {
@@ -303,8 +305,8 @@ impl Summary {
         found.max_by(|a, b| a.total_ns.total_cmp(&b.total_ns).then(b.key.cmp(&a.key)))
     }
 
-    /// In a summary by op, returns the function that takes at least half of the time in calls. The
-    /// function's host must have a way to look inside of functions.
+    /// In a summary by op, returns the function that takes at least half of the time in calls. Only
+    /// functions are considered whose host offers a way to look inside of them.
     pub fn dominant(&self, profile: &Profile) -> Option<Dominant> {
         let mut of_name: HashMap<(&str, &str), (f64, f64, OpId)> = HashMap::new();
         for row in &self.rows {

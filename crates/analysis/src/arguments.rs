@@ -11,9 +11,9 @@ use crate::summary::Summary;
 use crate::table::{By, Key, Row};
 
 impl Summary {
-    /// Returns, for each row of such an op, the sum of the self times of all rows of the op, in
-    /// ticks. With several passes, this is the mean. Empty in a run with a budget, where each row
-    /// is an estimate of its own.
+    /// For each row of an op that has several rows, returns the sum of the self times of all these
+    /// rows, in ticks. With several passes, this is the mean over the passes. Empty in a run with a
+    /// budget, where each row is an estimate of its own.
     pub fn all_arguments(&self, profile: &Profile) -> HashMap<Key, Estimate> {
         if self.sampled.is_some() {
             return HashMap::new();
@@ -60,7 +60,7 @@ mod tests {
             ["f32[8, 8]", "f32[2, 2]"].map(|shape| process.op(torch, Role::Op, "mm", shape));
         let add = process.op(torch, Role::Op, "add", "f32[2, 2]");
         let thread = process.thread("main");
-        // The call of 30 is inside of the call of `add`, whose self time is 20.
+        // The call that takes 30 is inside of the call of `add`, whose self time is 20.
         for (op, begin, time) in
             [(wide, 1_000, 100), (wide, 2_010, 30), (add, 2_000, 50), (narrow, 3_000, 20)]
         {

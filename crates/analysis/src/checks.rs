@@ -67,7 +67,8 @@ pub(crate) fn nothing_is_left(calls: u64, exhausted: u64) -> bool {
     calls >= FEWEST && 2 * exhausted > calls
 }
 
-/// Whether this many exhausted calls are enough to be most calls of an op with [`FEWEST`] calls.
+/// Whether this many exhausted calls (calls that have no self time left after the correction) are
+/// most calls of an op with [`FEWEST`] calls.
 pub(crate) fn may_contradict(exhausted: u64) -> bool {
     2 * exhausted > FEWEST
 }

@@ -14,8 +14,8 @@ pub(crate) struct PageSpan {
     pub flat: bool,
 }
 
-/// Groups each thread's pages, sorted by their first begin, into clusters that overlap in time. A
-/// cluster that consists of one flat page is left out.
+/// Groups each thread's pages into clusters, whose pages overlap in time. The pages of a cluster
+/// are sorted by their first begin. A cluster that consists of one flat page is left out.
 pub(crate) fn clusters(spans: impl Iterator<Item = PageSpan>) -> Vec<Vec<PageSpan>> {
     let mut spans: Vec<PageSpan> = spans.collect();
     spans.sort_by_key(|s| (s.thread, s.first_begin, s.key));

@@ -1,6 +1,6 @@
 //! Finds the critical path: the chain of calls that ends with the last call of the recording, in
-//! which each call waited for the one before it. Also computes for each op by how much the
-//! recording would be shorter at most if the op took no time.
+//! which each call waited for the one before it. Also computes by how much the recording would be
+//! shorter at most if an op took no time.
 //!
 //! ```text
 //!  main      ├ mm ┤├─ launch ┄┄┄┄┄┄┄┄┤├ add ┤        the path:  mm, launch, task 1, add
@@ -24,7 +24,7 @@
 //! | the dispatches of its process that had ended when its own dispatch began | the workgroups of IREE |
 //! | if a task: the start of its region; at a region's end: all its tasks | the region's number |
 //! | the call that launched it | the id that both have in a plugin's events or in a trace |
-//! | an activity that ended during it, if it has an id, too, and launched nothing | the same id |
+//! | an activity that ended during it, if the call has an id and launched nothing | the same id |
 //!
 //! With the recorded gaps, these formulas give the recorded times. The path is found backwards from
 //! the last end: of the steps that a step waited for, the next one on the path is the one that
@@ -56,8 +56,8 @@ use graph::{Graph, NONE};
 
 /// Profiles with more calls than this are refused: each call takes about 150 bytes of memory.
 pub const MOST_CALLS: u64 = 10_000_000;
-/// Gains are computed for at least this many ops of the path. Each gain takes one pass over all
-/// steps.
+/// Gains are computed for at least this many ops of the path, if there are as many. Each gain takes
+/// one pass over all steps.
 const LEAST_GAINS: usize = 64;
 /// More gains are computed as long as all passes together visit at most this many steps. That is
 /// estimated to take a second.

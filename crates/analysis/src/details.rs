@@ -32,9 +32,10 @@ pub struct Options<'a> {
     pub longest: usize,
     /// The largest number of parts into which the time of the recording is divided.
     pub parts: usize,
-    /// The largest number of parts of the recording for the rates of counters on threads.
+    /// The largest number of parts into which the recording is divided for the rates of counters on
+    /// threads.
     pub rates: usize,
-    /// The number of threads whose rates are computed: those with the most calls.
+    /// The number of threads whose rates are computed. The threads with the most calls are chosen.
     pub threads: usize,
     /// Whether durations are used as recorded, without subtracting the recorder's time.
     pub raw: bool,
@@ -64,8 +65,8 @@ pub struct OpDetails {
     pub drift: Drift,
     /// The longest calls, the longest first.
     pub longest: Vec<LongCall>,
-    /// For each counter of the run, the number of calls for each pair of bins of duration and
-    /// value.
+    /// For each counter of the run, the number of calls for each pair of a bin of durations and a
+    /// bin of the counter's values.
     pub joints: Vec<Joint>,
 }
 

@@ -15,10 +15,10 @@
 //! two runs of a pair, which were recorded back to back in random order. docs/diff.md describes
 //! this procedure and its measured rates of wrong verdicts.
 //!
-//! A row has two statistics in each run. The *floor* is the 10th percentile of single calls, which
-//! other work on the machine changes least. The *typical* execution is the median over dispatches,
-//! where the duration of a dispatch is the sum of its workgroups. For rows that are loops or
-//! modules, only a mean is known.
+//! A row has two statistics in each run. The *floor* is usually the 10th percentile of single
+//! calls. Other work on the machine changes it little. The *typical* execution is the median over
+//! dispatches, where the duration of a dispatch is the sum of its workgroups. For rows that are
+//! loops or modules, only a mean is known.
 
 pub mod across;
 pub mod counters;
@@ -123,7 +123,8 @@ pub struct DiffRow {
     /// The row's contribution to the difference between the runs. `None` if its time is no part of
     /// a run's time.
     pub part: Option<Part>,
-    /// Whether all runs of a side made the same number of calls, and the numbers of A and B differ.
+    /// Whether all runs of A made the same number of calls, all runs of B too, and the two numbers
+    /// differ.
     pub calls_differ: bool,
     /// The differences of counters and metrics.
     pub readings: Vec<ReadingDiff>,

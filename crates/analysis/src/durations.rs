@@ -6,13 +6,14 @@
 //! upper bits are those of a wanted quantile. Two passes suffice for all quantiles together.
 
 const PIECE: usize = 1 << 16;
-/// With fewer durations than this, partitioning a copy takes less time than counting.
+/// With fewer durations than this, a copy of them is partitioned, which takes less time than
+/// counting.
 const FEW: usize = 1 << 17;
-/// Number of values that half of the bits can have.
+/// Number of values that half of a duration's 32 bits can have.
 const HALF: usize = 1 << 16;
 
-/// Durations in ticks. A duration takes four bytes, and about an eighth of the memory is not used.
-/// The few durations longer than 2³²−1 ticks are stored separately.
+/// Durations in ticks. A duration takes four bytes. Usually, at most an eighth of the memory is not
+/// used. The few durations longer than 2³²−1 ticks are stored separately.
 #[derive(Clone, Debug, Default)]
 pub struct Durations {
     /// Pieces to which no more durations are added.

@@ -16,18 +16,17 @@
 //!   calibrations, each with its standard error.
 //! - **Colder caches.** Between two calls, the program replaces the recorder's data in the caches.
 //!   For counters of the kernel, it is known how much longer a reading takes in the program
-//!   ([`Place`]). A clock that runs during the reading (`task-clock`) counts this time, so the
-//!   value found in the program replaces that of its bracket. Any other counter whose values
-//!   scatter in the calibration may count more in the same proportion. A counter that has the same
-//!   value in every empty call (instructions, page faults) is assumed to have it in the program,
-//!   too.
+//!   ([`Place`]). A clock that runs during the reading (`task-clock`) counts this time, so for such
+//!   a clock, the time found in the program replaces the calibrated value. Any other counter whose
+//!   values scatter in the calibration may count more in the same proportion. A counter that has
+//!   the same value in every empty call (instructions, page faults) is assumed to have it in the
+//!   program, too.
 //! - **The processor overlaps** the clock reads with the code between and around them. This was
 //!   measured with functions of known length (`cargo xtask bench resolution`): depending on the
 //!   code before the call, its recorded duration is too long by anything between 0 and the whole
 //!   duration of an empty call. So half of that duration is subtracted, and the interval reaches
 //!   from 0 to the whole duration. Half a step of the clock is added on both sides, because a loop
 //!   of calls can run in phase with the clock's steps.
-//!   a loop of calls can run in phase with the clock's steps.
 
 use profile::{Calibration, Profile};
 

@@ -1,4 +1,5 @@
-//! Finds the recorded variables whose values differ between the slow calls of an op and its others.
+//! Finds the recorded variables whose values differ between the slow calls of an op and its other
+//! calls.
 //!
 //! ```text
 //!  Profile ─ walk ─► drawn: at most 100,000 calls ─┬─► variables ─► findings: what stands out
@@ -116,9 +117,9 @@ impl Explained {
 /// `raw`, durations are used as recorded. `workers` is the number of threads; 0 for as many as the
 /// machine has processors.
 ///
-/// Pages with nested calls are read twice. If there are several threads, all pages are read once
-/// more. Memory: for each worker and for up to 200,000 calls of each op, 64 bytes per call plus 8
-/// for each counter; and 256 MiB to count the calls on other threads.
+/// Pages with nested calls are read twice. The pages of processes with several threads are read at
+/// least once more. Memory: for each worker and for up to 200,000 calls of each op, 64 bytes per
+/// call plus 8 for each counter; and 256 MiB to count the calls on other threads.
 pub fn explain(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -> Vec<Explained> {
     let workers = match workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),

@@ -6,14 +6,15 @@
 //!                               flat  flat      one cluster   nested calls: a cluster, too
 //! ```
 //!
-//! A *flat* page has no nested calls. A call of a flat page is in no other call and contains none:
-//! its self time is its duration, and it is outermost. The calls of a cluster (pages that overlap
-//! in time, [`crate::clusters`]) must be processed in the order in which they begin. Pages can have
-//! another order, because calls are recorded when they end, and imported traces can have any order.
-//! So the calls are collected in rounds. Each round takes as many of the earliest remaining calls
-//! as fit into a buffer, and decodes the pages that may contain some of them. The mark of a call
-//! takes about twelve bytes, and is kept until all calls of its page have ended. Then the page is
-//! passed on with its marks.
+//! The calls of a *flat* page are not nested in each other. If a flat page also overlaps no other
+//! page of its thread, none of its calls is in another call: the self time of each is its duration,
+//! and each is outermost. All other pages form clusters (pages that overlap in time, or one page
+//! with nested calls, [`crate::clusters`]). The calls of a cluster must be processed in the order
+//! in which they begin. Pages can have another order, because calls are recorded when they end, and
+//! imported traces can have any order. So the calls are collected in rounds. Each round takes as
+//! many of the earliest remaining calls as fit into a buffer, and decodes the pages that may
+//! contain some of them. The mark of a call takes about twelve bytes, and is kept until all calls
+//! of its page have ended. Then the page is passed on with its marks.
 //!
 //! **Compensation.** The recorder makes a call longer by a part of the call's own bracket, and by
 //! the whole brackets of all calls inside. The part of an inner call's bracket that is outside of
@@ -51,7 +52,7 @@ const FIRST_ROUND: usize = 1 << 14;
 /// as in imported traces in any order: each of these rounds would decode all of these pages.
 pub(crate) const ROUND: usize = 1 << 18;
 
-/// How many decoded pages are kept: with about the calls of this number of rounds. A round looks at
+/// Decoded pages with about as many calls as this number of rounds takes are kept. A round looks at
 /// the calls of more than two rounds before it knows which calls are the earliest, and the next
 /// round needs most of these pages again.
 const PAGES_OF_ROUNDS: usize = 4;
@@ -104,8 +105,8 @@ impl<F: FnMut(&Columns, &mut Vec<u32>)> Marked for OnlyRows<F> {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks {
-    /// For each call: its self time, the time subtracted from it, and the time subtracted from its
-    /// duration.
+    /// For each call: its self time, the time subtracted from the self time, and the time
+    /// subtracted from the duration.
     parts: Vec<[u32; 3]>,
     inner: Vec<bool>,
     /// The node of each call; empty without nodes.
@@ -317,8 +318,8 @@ impl<'a, 'b> Marker<'a, 'b> {
     }
 }
 
-/// Ends the thread that decodes pages ahead, also if marking panics: it would wait forever until
-/// its pages are taken, and its scope would wait for it.
+/// Ends the thread that decodes pages ahead, also if marking panics. Otherwise, that thread would
+/// wait forever until its pages are taken, and its scope would wait for it.
 struct EndsAhead<'x, 'a, 'b>(&'x mut Marker<'a, 'b>);
 
 impl Drop for EndsAhead<'_, '_, '_> {
@@ -442,7 +443,8 @@ impl Marker<'_, '_> {
             keep(&mut self.calls, self.round);
         }
         self.calls.sort_unstable();
-        // The last round has few calls in any case.
+        // The last round takes few calls in any case, so it does not show whether rounds are too
+        // small.
         if most.is_some() && looked_at > LOOKED_AT * self.calls.len() {
             self.round = (2 * self.round).min(self.largest_round);
             self.decoded.most = PAGES_OF_ROUNDS * self.round;

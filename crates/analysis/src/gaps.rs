@@ -12,13 +12,13 @@
 //! report calls *between*. Times are as recorded, so the recorder's own time between calls is part
 //! of the gaps.
 //!
-//! Workers read pages in any order. A page without nested calls, or a cluster (pages with nested
-//! calls that overlap in time), is processed as a whole: the worker adds the gaps inside of it, and
-//! stores its first and last call. The gaps between pages are added when all pages have been read.
-//! Memory: some 100 bytes for each pair of ops that follow one another on a thread (at most
-//! `MOST_PAIRS` for each worker), up to 512 bytes for the lengths of its gaps (or, for more than
-//! `FEW` gaps, 512 bytes for each doubling between the shortest and the longest), and 64 bytes for
-//! each page.
+//! Workers read pages in any order. A page without nested calls, or a cluster (a page with nested
+//! calls, or pages that overlap in time), is processed as a whole: the worker adds the gaps inside
+//! of it, and stores its first and last call. The gaps between pages are added when all pages have
+//! been read. Memory: 64 bytes for each page, and some 100 bytes for each pair of ops that follow
+//! one another on a thread (at most `MOST_PAIRS` for each worker). The lengths of a pair's gaps
+//! take up to 512 bytes. For more than `FEW` gaps, they take 512 bytes for each doubling between
+//! the shortest and the longest.
 
 mod levels;
 
@@ -134,8 +134,8 @@ impl Gaps {
         if self.wall_ns > 0.0 { self.between_ns / self.wall_ns } else { 0.0 }
     }
 
-    /// Returns the gaps of each thread. The thread with the most time in calls is first, then the
-    /// longest sum.
+    /// Returns the gaps of each thread. The thread with the most time in calls is first. The others
+    /// follow, the longest sum first.
     pub fn of_threads(&self) -> Vec<OfThread<'_>> {
         let mut threads: HashMap<(usize, usize), (u64, &Gap)> = HashMap::new();
         for row in &self.rows {
@@ -459,7 +459,8 @@ fn key(profile: &Profile, (process, export): Place) -> Key {
     }
 }
 
-/// Visits the outermost calls of a page or a cluster, in the order in which they begin.
+/// Adds the gaps between the outermost calls of a flat page or a cluster, and keeps the first and
+/// the last call. The caller passes the calls in the order in which they begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stretch {
     thread: (usize, usize),
@@ -538,7 +539,8 @@ mod tests {
         assert_eq!(of(&[]).median(0), 0.0);
         assert_eq!(of(&[900, 100, 200]).median(900), 200.0);
         assert_eq!(of(&[900, 100, 300, 200]).median(900), 250.0);
-        // However they were merged, the error is at most 1/128.
+        // However the lengths were collected and merged, the error of their median is at most
+        // 1/128.
         let all: Vec<u64> = (0..1_000).map(|n| (n * 7_919) % 1_000 * 1_000 + 1_000).collect();
         let median = of(&all).median(1_000_000);
         assert!((median / 500_000.0 - 1.0).abs() <= 1.0 / 128.0, "{median}");

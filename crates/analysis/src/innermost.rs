@@ -70,8 +70,8 @@ impl<T> Innermost<T> {
     }
 
     /// Returns the number of calls that began inside of another call and ended after it. It is a
-    /// lower bound: once a call has outlived the call around it, further calls that do so are not
-    /// counted. 0 means that all calls are properly nested or disjoint.
+    /// lower bound: once a call has outlived the call around it, further calls that outlive the
+    /// same outer call are not counted. 0 means that all calls are properly nested or disjoint.
     pub fn overlapping(&self) -> u64 {
         self.overlapping
     }

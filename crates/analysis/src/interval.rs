@@ -1,7 +1,7 @@
 //! Adds up independent estimates, and computes the 95 % confidence interval of the sum.
 //!
-//! Runs under a budget ([`crate::sampled`]) and loops of which some hits are timed
-//! ([`crate::loops`](mod@crate::loops)) are such sums. Comparisons of runs
+//! The estimates for runs under a budget ([`crate::sampled`]) and for loops of which some hits are
+//! timed ([`crate::loops`](mod@crate::loops)) are such sums. Comparisons of runs
 //! ([`crate::diff`](mod@crate::diff)) use `student`.
 
 pub(crate) mod student;

@@ -28,7 +28,8 @@ pub struct LaunchRow {
 /// The activities that ops launched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launched {
-    /// Rows, grouped by op. The op, and within it the activity, that took the most time is first.
+    /// Rows, grouped by op. The op that took the most time is first and, within an op, the activity
+    /// that took the most time.
     pub rows: Vec<LaunchRow>,
     /// Sum of the durations of all activities that have the id of a recorded op.
     pub total_ns: i64,

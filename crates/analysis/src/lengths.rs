@@ -11,7 +11,7 @@ use crate::threads::{ThreadTime, threads_of_program};
 pub enum LengthOf {
     /// The whole recording. It begins before the program is started, or when the session begins.
     Recording {
-        /// Whether `run` started the program. If not, a session attached to a process.
+        /// Whether `run` started the program. If not, the recording is that of a session.
         is_run: bool,
     },
     /// From the begin of the first call of any thread to the end of the last call.
@@ -21,9 +21,9 @@ pub enum LengthOf {
     Busiest(ThreadTime),
     /// The sum of the lives of this many threads.
     Threads(usize),
-    /// The sum of the own times of all calls of threads.
+    /// The sum of the self times of all calls of threads.
     InCalls {
-        /// Whether there are also calls on devices, which shares then include.
+        /// Whether there are also calls on devices. Shares then refer to the time of both.
         is_part: bool,
     },
     /// The sum over this many streams of devices of the times in which the stream did something.

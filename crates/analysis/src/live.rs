@@ -1,6 +1,6 @@
 //! Adds up ops by time while a program is being recorded.
 //!
-//! The caller reads a profile that is still being written in rounds, and opens it again for each
+//! In rounds, the caller reads a profile that is still being written, and opens it again for each
 //! round. A round adds the new calls: [`Live`] remembers how many calls of each page were added
 //! before. The caller limits the work of a round. Calls beyond the limit are counted, because page
 //! headers contain the number of calls. They are assumed to be like the calls that were read in the

@@ -140,8 +140,8 @@ impl SetSum {
         let (wide, half) = (u128::from(scale), u128::from(scale / 2));
         let all = |sum: u128| sum.saturating_add(half) / wide;
         let brackets = self.brackets.divided(scale);
-        // If all calls have brackets, the rounded weight must equal the rounded number of brackets.
-        // If not, it must be larger.
+        // If all calls have brackets, the rounded weight stays equal to the rounded number of
+        // brackets. If not, the weight stays larger.
         let weight = match self.brackets.calls() == self.weight {
             true => brackets.calls(),
             false => (self.weight / scale).max(brackets.calls() + 1),
@@ -242,8 +242,8 @@ impl Sets {
         }
     }
 
-    /// Computes each metric from these sums. An element of `dispatches` is a number of calls, of a
-    /// row or of the row in one pass, and the number of their dispatches.
+    /// Computes each metric from these sums. An element of `dispatches` has the number of calls of
+    /// a row, or of the row in one pass, and the number of dispatches of these calls.
     pub fn values(
         &self,
         profile: &Profile,
@@ -282,7 +282,7 @@ fn value(
     let (weight, time, taken) = (*weight, *time, *taken);
     let less = |total: f64, empty: Option<Estimate>| {
         let rest = Estimate::exact(total).minus(empty.unwrap_or_default());
-        // A sum cannot be negative. If the lower end of its interval is, the sum cannot be
+        // A sum cannot be negative. If the lower end of its interval is negative, the sum cannot be
         // distinguished from zero.
         Estimate { value: rest.value.max(0.0), ..rest }
     };

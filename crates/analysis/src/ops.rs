@@ -153,7 +153,7 @@ pub struct Amount {
 /// A parallel region: work that a thread launched on several threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Region {
-    /// The op by which the region was recorded, which has the region's name.
+    /// The op as which the region was recorded. It has the region's name.
     pub op: OpId,
     /// The region's start.
     pub start: u64,

@@ -82,7 +82,8 @@ pub struct ProbeCost {
     /// The mean time of the probe per call according to the calibration alone, without the
     /// additional time of readings in the program.
     pub calibrated_per_call_ns: f64,
-    /// The cost of the brackets (the recorder's work before and after a call) of these calls.
+    /// The cost of the brackets (the recorder's work before and after a call) of the calls in
+    /// `calls`.
     pub probes: Estimate,
     /// The additional time that the program's own code takes after counters were read. 0 without
     /// counters.
@@ -95,7 +96,7 @@ pub struct ProbeCost {
     /// Number of recorded calls for which no counter was read, although their thread had counters,
     /// for example book-keeping ops of a virtual machine.
     pub uncounted: u64,
-    /// The cost of the probe of one such call. `None` if it was not calibrated.
+    /// The cost of the probe of one call in `uncounted`. `None` if it was not calibrated.
     pub uncounted_call_ns: Option<f64>,
     /// The time that a host (such as PyTorch or TVM's virtual machine) itself needs to announce
     /// ops, that is, to call the recorder before and after each op. For a virtual machine of TVM,
@@ -425,8 +426,8 @@ fn switches(profile: &Profile, process: usize) -> (u64, Option<Estimate>) {
         false => (0, Some(Estimate::exact(0.0))),
         true => {
             // With a budget, counters are open around the calls that were chosen for them. It is
-            // not known how many of the switches happened during these calls, but it is a small
-            // part.
+            // not known how many of the switches happened during these calls. They are few, so the
+            // value is 0.
             let is_whole = profile.manifest.budget.is_none();
             let range = |[low, value, high]: [f64; 3]| Estimate {
                 value: if is_whole { value } else { 0.0 },

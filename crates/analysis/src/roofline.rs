@@ -91,8 +91,8 @@ fn of_cores(values: impl Iterator<Item = (u32, f64)>, threads: u32, cores: u32) 
 }
 
 impl Roofs {
-    /// Returns the highest number of operations on such numbers per second, for this many threads.
-    /// `None` if it was not measured.
+    /// Returns the highest number of operations per second for this kind of numbers and this many
+    /// threads. `None` if it was not measured.
     pub fn peak(&self, number: Number, threads: u32) -> Option<f64> {
         let of = self.peaks.iter().filter(|peak| number.is_float && peak.number == number.bits);
         of_cores(of.map(|peak| (peak.cores, peak.rate)), threads, self.cores)
@@ -224,9 +224,9 @@ pub fn roof(work: &Work, threads: u32, ns: f64, roofs: &Roofs) -> Option<Roof> {
 }
 
 /// Returns a row for everything whose work is known: dispatches of IREE, and ops with arguments,
-/// the most time first. `recorded` contains ops from recordings of PyTorch's profiler. They are
-/// used if `profile` has no op whose work is known from its arguments. Without `roofs`, no row has
-/// a roof.
+/// the most time first. `recorded` contains ops from recordings of PyTorch's profiler. These ops
+/// are used if `profile` has no op whose work is known from its arguments. Without `roofs`, no row
+/// has a roof.
 pub fn roofline(
     profile: &Profile,
     rules: &Rules,

@@ -3,9 +3,9 @@
 //!
 //! A rule does not fire if less than its threshold is at stake, or if the data that it needs was
 //! not recorded. Rules about dispatches do not fire if other threads took the CPU from a thread of
-//! the program for too long ([`CROWDED`]). Rules about dispatches of IREE use sites
-//! ([`crate::sites()`]). The idle time of workers in a site counts for one rule, the first of these
-//! that holds:
+//! the program for too long ([`CROWDED`]). Rules about dispatches of IREE are computed from the
+//! sites of the program ([`crate::sites()`]). The idle time of workers in a site counts for one
+//! rule, the first of these that holds:
 //!
 //! ```text
 //!  fewer workgroups than workers ───────────────────────► too few workgroups
@@ -51,9 +51,10 @@ pub const FAULT_NS: f64 = 250.0;
 /// processor time, if known). The part is small, because a fault can take several times
 /// [`FAULT_NS`].
 pub const FAULTS: f64 = 0.05;
-/// If it fires because of [`FAULTS`], the op must also take at least this part of the wall time.
+/// Because of [`FAULTS`], the rule about fresh memory only fires for ops that take at least this
+/// part of the wall time.
 pub const FAULTS_OP: f64 = 0.02;
-/// For the rule about fresh memory, at least this part of the op's calls must have page faults.
+/// The rule about fresh memory only fires if at least this part of the op's calls have page faults.
 /// First calls do not count.
 pub const FAULTS_CALLS: f64 = 0.01;
 
@@ -62,8 +63,8 @@ pub const FAULTS_CALLS: f64 = 0.01;
 pub const CROWDED: f64 = 0.2;
 
 /// A cause that holds a program back, with the evidence. Times are in ns. `efficiency` and
-/// `stalled` are parts from 0 to 1. `counter` is the index of a counter of the run. Numbers that
-/// need not be whole are means.
+/// `stalled` are parts from 0 to 1. `counter` is the index of a counter of the run. `workgroups` is
+/// the mean number in a dispatch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the fields are named after what the variants and this comment say")]
 pub enum Rule {
@@ -93,7 +94,7 @@ pub enum Rule {
     /// mean wait.
     DataLoader { op: Key, calls: u64, mean_ns: f64 },
     /// `.item()` is called often. `around_ns` is the sum of the gaps right before and after its
-    /// calls. They are at stake as well, because Python works for the call in them.
+    /// calls. Python works for the calls in these gaps, so the gaps are at stake as well.
     Items { op: Key, calls: u64, mean_ns: f64, around_ns: f64 },
 }
 
@@ -279,9 +280,10 @@ fn memory_bound(profile: &Profile, row: &Row, own_ns: f64, wall: f64, found: &mu
     }
 }
 
-/// Finds ops that have page faults also in later calls, if the faults take much of the wall time or
-/// of the op's time. Page faults are averaged over all calls, because possibly only a few calls of
-/// an op have large arguments. `wall` is the sum over all passes, like the sums of counters.
+/// Finds ops that have page faults not only in their first calls, if the faults take much of the
+/// wall time or of the op's time. Page faults are averaged over all calls, because possibly only a
+/// few calls of an op have large arguments. `wall` is the sum over all passes, like the sums of
+/// counters.
 fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec<Fired>) {
     let counters = &profile.manifest.counters;
     let is_faults = |name: &str| matches!(plain(name), "page-faults" | "faults" | "minor-faults");

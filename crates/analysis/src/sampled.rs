@@ -50,7 +50,8 @@ pub(crate) fn apply(row: &mut Row, sampled: SampledRow, metrics: &[Bound], raw: 
     let timed = sampled.timed.max(1) as f64;
     let complete = sampled.calls == Some(sampled.timed);
     if let Some(calls) = sampled.calls.filter(|_| !complete) {
-        // `taken` was subtracted from the timed calls. It is scaled to all calls.
+        // `taken` is the time that was subtracted from the timed calls, so it is scaled to all
+        // calls.
         let each = calls as f64 / timed;
         if let Some(taken) = &mut row.taken {
             (taken.total, taken.own) = (taken.total.times(each), taken.own.times(each));

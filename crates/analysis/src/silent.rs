@@ -24,8 +24,8 @@ pub struct SilentThread {
 }
 
 /// Returns the threads without calls, for all processes that have calls. In each process, the
-/// thread with the most processor time comes first. The time of threads is not known for a process
-/// that did not end in an orderly way, so it has no such threads.
+/// thread with the most processor time comes first. Threads of a process that did not end in an
+/// orderly way are left out, because their times are not known.
 pub(crate) fn silent(profile: &Profile, threads: &[ThreadTime]) -> Vec<SilentThread> {
     let mut all = Vec::new();
     let mut processes: Vec<usize> = threads.iter().map(|thread| thread.process).collect();
@@ -33,8 +33,8 @@ pub(crate) fn silent(profile: &Profile, threads: &[ThreadTime]) -> Vec<SilentThr
     for process in processes {
         let of = &profile.processes[process];
         let Some(at_end) = &of.thread_times else { continue };
-        // The events of plugins in the same process are stored in separate parts of the profile. A
-        // process of another machine or run may have the same ids.
+        // The events of plugins in the same process are stored in separate parts of the profile.
+        // Processes of other machines or runs may have the same ids as this process.
         let key = |p: &profile::Process| (p.member, p.pass, p.id.of_process());
         let same = profile.processes.iter().filter(|p| key(p) == key(of));
         let called: HashSet<u32> = same.flat_map(|p| &p.threads).map(|t| t.tid).collect();

@@ -47,7 +47,7 @@ pub struct Site {
     pub dispatches: u64,
     /// Number of workgroups of the site's dispatches.
     pub workgroups: u64,
-    /// Number of threads that ran workgroups; of several processes, the largest.
+    /// Number of threads that ran workgroups; with several processes, the largest of their numbers.
     pub workers: usize,
     /// Number of dispatches with missing workgroups. Their times are from the first to the last
     /// recorded workgroup.
@@ -67,8 +67,8 @@ pub struct Site {
     /// the number of the process's threads that ran workgroups.
     pub efficiency: f64,
     /// The time of the busiest worker of each dispatch, divided by the time that each worker would
-    /// have with equally divided work. 1 means that the work is balanced. A single workgroup cannot
-    /// be divided.
+    /// have with equally divided work. 1 means that the work is balanced. A dispatch with a single
+    /// workgroup counts as balanced, because it cannot be divided.
     pub imbalance: f64,
     /// The gaps before the site's dispatches.
     pub before: Before,
@@ -177,7 +177,7 @@ pub struct Sites {
     pub dispatches: u64,
     /// The gaps before all dispatches.
     pub before: Before,
-    /// For each row of a table by op, over all sites of the function.
+    /// For each function, named as in a table by op: the times of its dispatches at all sites.
     pub of_ops: BTreeMap<OpId, DispatchTimes>,
     /// The parts of the time that more threads could shorten, and the others.
     pub room: Room,
@@ -208,14 +208,15 @@ pub struct Room {
     pub few: f64,
     /// The part in dispatches with more workgroups than workers.
     pub many: f64,
-    /// Number of workers; of several processes, the largest.
+    /// Number of workers; with several processes, the largest of their numbers.
     pub workers: usize,
     /// How busy the workers were in dispatches, from 0 to 1.
     pub efficiency: f64,
 }
 
 impl Room {
-    /// Adds a dispatch. `ticks` is the part of its time that belongs to no earlier dispatch.
+    /// Adds a dispatch. `ticks` is the part of the dispatch's time that belongs to no earlier
+    /// dispatch.
     fn add(&mut self, dispatch: &Dispatch, threads: usize, ticks: f64) {
         let part = match dispatch.of {
             0 | 1 => &mut self.alone,
@@ -297,7 +298,8 @@ pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
 pub fn sites_as(profile: &Profile, raw: bool) -> Option<Sites> {
     let brackets = Brackets::new(profile, raw);
     let mut found = Sites::default();
-    // The time of workgroups, and the time of all workers in dispatches.
+    // The sum of the durations of all workgroups, and the sum over all workers of the time in which
+    // any dispatch was running.
     let (mut work, mut room) = (0.0, 0.0);
     let mut pauses = Pauses::default();
     // The keys are the functions of one iteration, which are the same in processes of one program.

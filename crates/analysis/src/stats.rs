@@ -277,9 +277,11 @@ impl Number {
 /// The correlation of two variables, over the calls in which both have a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pair {
-    /// Index of the earlier variable, whose buckets have probabilities.
+    /// Index of the earlier variable: [`Table::probabilities`] returns the probabilities of its
+    /// buckets.
     pub of: usize,
-    /// Index of the later variable. The probabilities are conditional on its bucket.
+    /// Index of the later variable. The probabilities hold for calls in the same bucket of this
+    /// variable.
     pub given: usize,
     /// Number of calls in which both have a value.
     pub calls: u64,
@@ -358,8 +360,7 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
     if options.raw || !checks::may_contradict(exhausted) {
         return Ok(stats);
     }
-    // The contradictions are those of all calls of the profile, also of those that `options` leave
-    // out.
+    // All calls of the profile are checked for contradictions, also those that `options` leave out.
     let contradictions = contradictions(profile, options.workers).len() as u64;
     if contradictions == 0 {
         return Ok(stats);
@@ -370,8 +371,8 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
     Ok(stats)
 }
 
-/// Also returns the number of calls whose self time is 0 after the correction, which includes calls
-/// that `options` leave out.
+/// Returns the statistics, and the number of calls whose self time is 0 after the correction. This
+/// number includes calls that `options` leave out.
 fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCalls> {
     let workers = match options.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),

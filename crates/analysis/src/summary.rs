@@ -170,7 +170,7 @@ pub(crate) fn costs_of(profile: &Profile) -> Vec<ProbeCost> {
     one(profile, &Options::default()).0.probes
 }
 
-/// Also returns the number of calls whose self time is 0 after the correction.
+/// Returns the summary, and the number of calls whose self time is 0 after the correction.
 fn one(profile: &Profile, options: &Options) -> (Summary, u64) {
     once(profile, std::slice::from_ref(options)).remove(0)
 }

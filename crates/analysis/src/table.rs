@@ -160,7 +160,7 @@ pub struct PassTotal {
 
 /// The sum of a counter over the calls that have a value of it
 /// ([`profile::columns::Columns::value`]). In these calls the counter was read and was counting all
-/// the time, or, in a run with estimates, part of the time.
+/// the time, or, in a run with `--multiplex`, part of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CounterTotal {
     /// Sum of the values as they were read, including estimates.

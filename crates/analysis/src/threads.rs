@@ -340,8 +340,9 @@ impl PageTimes {
 pub(crate) type Inside = HashMap<PageKey, u64>;
 
 /// Computes the times of pages again, without the calls that are inside of calls of later pages.
-/// Nearly all of these pages overlap with later ones, so they are decoded to mark nested calls. A
-/// page without nested calls that merely comes before a page of an earlier time keeps its time.
+/// Nearly all of these pages overlap with later ones, so they are decoded to mark nested calls. The
+/// few others have no nested calls and were only recorded before a page of an earlier time. They
+/// keep their times.
 pub(crate) struct Again<'a> {
     profile: &'a Profile,
     inside: &'a Inside,

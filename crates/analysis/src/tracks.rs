@@ -32,7 +32,7 @@ pub struct SeriesSummary {
     /// Time of the last sample, in ns on `CLOCK_MONOTONIC`.
     pub last_ns: i64,
     /// Shortest and longest time between two samples, in ns. `None` with fewer than two samples.
-    /// The last interval is shorter because the program ended, so it is left out if there are
+    /// The end of the program can cut the last interval short, so it is left out if there are
     /// others.
     pub steps_ns: Option<(f64, f64)>,
     /// The values of the series' readings; `None` if there are no readings.
@@ -134,7 +134,7 @@ struct State {
     /// The number of the interval that the last sample belongs to, counted from the first sample.
     turn: u64,
     times: Option<(i64, i64)>,
-    /// The shortest and the longest step, without the last one.
+    /// The shortest and the longest time between two samples, without the last one.
     steps: Option<(f64, f64)>,
     last_step: Option<f64>,
     counted: Counted,

@@ -29,8 +29,8 @@ use crate::summary::contradictions;
 use crate::table::{By, Key, Places, Selection};
 use crate::walk::{Adder, apart, walk};
 
-/// Calls with more than this many calls around them have no nodes of their own. Those below a node
-/// share one node, which has the key of the node above.
+/// Calls with more than this many calls around them have no nodes of their own. All such calls
+/// below a node share one node, which has the key of the node above it.
 const DEEPEST: u32 = 100;
 /// This bit is set in the node number of a call that is inside of another call of the same node.
 const INSIDE: u32 = 1 << 31;
@@ -111,7 +111,7 @@ pub(crate) fn detailed(
     Some(if is_wrong { once(profile, true, workers, detail).0 } else { tree })
 }
 
-/// Also returns the number of calls whose self time is 0 after the correction.
+/// Returns the tree, and the number of calls whose self time is 0 after the correction.
 fn once(profile: &Profile, raw: bool, workers: usize, detail: Detailed) -> (CallTree, u64) {
     let places = Places::new(profile, &Selection { by: By::Op, ..Selection::default() });
     let brackets = Brackets::new(profile, raw);

@@ -31,7 +31,7 @@ pub(crate) struct Walked<A> {
     pub busy: Vec<u64>,
     /// Number of calls that overlap other calls without being nested in them.
     pub overlapping: u64,
-    /// The threads whose calls were recorded by the recorder and by a plugin.
+    /// Maps the threads of plugins and of hosts' profilers to recorded threads.
     pub homes: Homes,
     /// The gaps between the calls, if they were requested.
     pub gaps: Option<Gathered>,
@@ -222,7 +222,8 @@ fn add_nested<A: Adder>(
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(cluster) = clusters.get(at) else { break };
-            // Other workers have nothing to do while one of them marks most of the pages.
+            // While one worker marks most of the pages, the others are idle, so another thread can
+            // decode pages ahead.
             marker.set_ahead(workers > 1 && 2 * cluster.len() > all_pages);
             for (number, adder) in adders.iter_mut().enumerate() {
                 let gaps = gaps.as_mut().filter(|_| number == 0);

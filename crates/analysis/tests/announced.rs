@@ -63,7 +63,7 @@ fn announcing_ops_is_a_part_of_the_cost() {
     assert_eq!((cost(&script).way, cost(&script).waiting), (None, None), "an earlier version");
     let process = &mut script.processes[0];
     process.announced = vec![
-        // The next frame of the same thread replaces this one.
+        // The next entry of the same thread replaces this one.
         announced(0, 31, 31, 500),
         announced(0, 20, 10, 40),
         // More than 20 µs means that the thread was interrupted.
@@ -143,8 +143,8 @@ fn brackets_cost_more_than_what_is_timed_of_them() {
     let found = cost(&script);
     assert!((found.probes.value - 100.0 * 75.0).abs() < 1e-6, "{found:?}");
     assert!((found.probes.low - 100.0 * 75.0).abs() < 1e-6, "{found:?}");
-    // PyTorch's shim, whose code is not timed and may be as cold, adds up to 0.8 times the 25. The
-    // 20 that are never timed may be slower by the factor 55 / 30.
+    // PyTorch's shim is not timed, and its code may be as cold, so it adds at most 0.8 · 25. The 20
+    // that are never timed may be slower by the factor 55 / 30.
     let high = 50.0 + 1.8 * 25.0 + 20.0 * (55.0 / 30.0 - 1.0);
     assert!((found.probes.high - 100.0 * high).abs() < 1e-6, "{found:?}");
     // The cost is lower if the caches are warmer in the program than in the calibration.

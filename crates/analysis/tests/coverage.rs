@@ -3,8 +3,8 @@
 //! are known.
 //!
 //! In each population, at least 93 of 100 intervals must contain the true value, minus two standard
-//! errors for chance. Over all populations, it must be 95 of 100. `COUNTERPOINT_SHOW=1` prints the
-//! results of each population.
+//! errors for chance. Counted over all populations together, it must be 95 of 100.
+//! `COUNTERPOINT_SHOW=1` prints the results of each population.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -151,7 +151,8 @@ fn intervals_hold_the_truth() {
         floor[0] <= 0.05 && 0.05 <= floor[1]
     });
     let held = held.count();
-    // 95 % of 200 is 190. The number may be smaller by three standard deviations, which are 9.
+    // About 190 of the 200 intervals are expected to hold. By chance it may be fewer by three
+    // standard deviations, which are 9.
     assert!(held >= 181, "{held} of 200 intervals of 95 %");
 }
 
@@ -343,7 +344,7 @@ fn new_gone_and_missing_rows() {
 }
 
 /// B uses 10 % less processor time in each pair. With six pairs there are 64 combinations of signs,
-/// of which two are as extreme as that.
+/// of which two are as extreme as six equal signs.
 #[test]
 fn processor_time_is_compared_beside_the_whole() {
     let (mut a, mut b, pairs) = exact_pairs(1.0);

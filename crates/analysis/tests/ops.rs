@@ -300,7 +300,7 @@ fn tasks_that_ran_one_after_the_other_are_found() {
     let four = [(0, 0, 10, 30), (0, 0, 30, 50), (1, 1, 10, 30), (1, 1, 30, 50)];
     assert_eq!(serial(2, &four), None);
     assert_eq!(serial(3, &four), Some(Serial::Thread));
-    // Sorted by begin, the two tasks are the first and the last one.
+    // The two tasks that ran one after the other are the first and the last one, sorted by begin.
     let three = [(0, 2, 10, 20), (1, 2, 12, 40), (2, 2, 30, 40)];
     assert_eq!(serial(4, &three), Some(Serial::Cpu(2)));
 }

@@ -115,7 +115,7 @@ fn usage_and_processor_time_of_a_thread() {
         ticks: 190_000,
         cpu_ns: 190_000,
         minor_faults: 31,
-        // 13 − 10 and 50 − 50.
+        // 13 − 10 faults in the first page, and 50 − 50 in the second.
         major_faults: 3,
         voluntary_switches: 7,
         involuntary_switches: 3,
@@ -195,8 +195,8 @@ fn the_time_in_which_a_machine_calls_the_instrument() {
     }
     let cost = cost(&script);
     assert_eq!(cost.probes.value, 15_000.0);
-    // The machine's calls of the recorder take four fifths of the remaining 420 ticks, and at least
-    // half of them.
+    // The virtual machine needs an estimated four fifths of the remaining 420 ticks to call the
+    // recorder, and at least half of them.
     let gap = 50.0 * 420.0;
     assert_eq!(cost.way, Some(Estimate { value: gap * 0.8, low: gap * 0.5, high: gap }));
 }
@@ -347,7 +347,7 @@ fn brackets_that_were_timed_in_the_program() {
     let process = &mut script.processes[0];
     process.brackets = vec![
         brackets(0, true, times(10, 64), times(12, 64)),
-        // The next frame of the same thread replaces this one.
+        // The next entry of the same thread replaces this one.
         brackets(0, false, times(31, 500), times(31, 500)),
         brackets(0, false, times(14, 300), times(30, 300)),
         // Another set of counters.
@@ -402,7 +402,7 @@ fn what_lies_outside_of_brackets() {
     assert!(start.low > 400_000.0 && start.low < start.value && start.value < start.high);
     assert_eq!(found.total().value, before.total().value + 4_000.0 + start.value);
     assert_eq!(found.program_ns(), Some(10_000_000.0 - found.total().value));
-    // The calls alone, without starting and attaching.
+    // The cost of the calls alone, without starting and attaching.
     assert_eq!(found.of_calls().value, 72_000.0 + 4_000.0 + 12_000.0 + 27_000.0);
     // If only the threads' time is known, it is used as the program's time. It does not include the
     // start.

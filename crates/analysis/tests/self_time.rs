@@ -197,7 +197,8 @@ fn random_calls() {
             let of = summarize(&profile, &with(By::Op));
             assert_eq!(self_ticks(&of), ops, "round {round}");
             assert_eq!(of.total.unwrap().value, busy as f64);
-            // A call that outlives one that cannot own any more time need not be counted.
+            // The summary need not count a call that ends later than a call around it, if that call
+            // can own no more time.
             assert!(of.overlapping <= overlapping);
             assert_eq!(of.overlapping > 0, overlapping > 0);
             assert_eq!(self_ticks(&summarize(&profile, &with(By::Thread))), of_threads);

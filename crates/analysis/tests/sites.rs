@@ -163,8 +163,8 @@ fn workgroups_that_begin_together() {
     let inside = [(0, 1, 0, 1, 0, 10), (0, 0, 0, 1, 0, 100)];
     let beside = [(1, 1, 0, 1, 0, 10), (0, 0, 0, 1, 0, 100)];
     for workgroups in [inside, beside] {
-        // Repeated because an earlier version read the threads in the order of a hash map, which
-        // differed from run to run.
+        // This is repeated because an earlier version read the threads in the order of a hash map,
+        // which differed from run to run.
         for _ in 0..20 {
             let (_scratch, profile) = program(&workgroups).opened();
             let found = sites(&profile, false).unwrap();
@@ -183,8 +183,8 @@ fn a_run_with_a_budget_has_no_sites_and_no_tree() {
     assert_eq!(call_tree(&profile, false, 1), None);
 }
 
-/// Two calls of 1,000 ns are on a thread that is known for 5,000 ns. Half of the duration of an
-/// empty call, 20 ns, is subtracted from each call.
+/// Two calls of 1,000 ns are on a thread whose recorded time is 5,000 ns. Half of the duration of
+/// an empty call, 20 ns, is subtracted from each call.
 #[test]
 fn a_thread_is_in_calls_and_between_them_and_nowhere_else() {
     let mut script = ProfileScript::monotonic();

@@ -84,7 +84,7 @@ fn ties_count_for_the_lowest_bucket_that_holds_the_value() {
     assert_eq!(rows[2], [Some(0.0), Some(0.0), Some(0.5), Some(0.0)]);
 }
 
-/// Each value is in its own bucket, also the first value of a bucket.
+/// Each value is counted in the bucket that contains it, also the first value of a bucket.
 #[test]
 fn values_without_ties_stay_in_their_bucket() {
     let values: Vec<u64> = (0..16).map(|i| 1_000 * i).collect();

@@ -66,8 +66,8 @@ pub fn plus_main(args: PlusArgs) -> Result<ExitCode, Failure> {
     compile(Language::Plus, args.words)
 }
 
-/// Their arguments are not parsed as options of Counterpoint, because `--color`, `--help` and
-/// `--version` are also options of clang.
+/// Runs `cc` or `c++`. Their arguments are not parsed as options of Counterpoint, because
+/// `--color`, `--help` and `--version` are also options of clang.
 pub fn alone(words: &[OsString]) -> Option<Result<ExitCode, Failure>> {
     let language = match words.get(1)?.to_str()? {
         "cc" => Language::C,

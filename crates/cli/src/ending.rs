@@ -39,7 +39,7 @@ fn forget(path: *mut libc::c_char) {
     }
 }
 
-/// A process group that a signal or a drop kills.
+/// A process group that is killed by a signal, or when this value is dropped.
 pub struct Group(i32);
 
 impl Group {

@@ -21,7 +21,7 @@ impl Failure {
         Self::several([message])
     }
 
-    /// The messages are printed one per line.
+    /// Makes a failure with several messages, which are printed one per line.
     pub fn several<M: Display>(messages: impl IntoIterator<Item = M>) -> Self {
         let messages = messages.into_iter().map(|message| message.to_string()).collect();
         Self { messages, hints: Vec::new(), quiet: false, code: 2 }

@@ -113,7 +113,7 @@ pub fn prepare_process(pool: Layout) -> Result<Inherited, Failure> {
 }
 
 impl Inherited {
-    /// The size in bytes of the largest file that the profiled program may write.
+    /// Returns the size in bytes of the largest file that the profiled program may write.
     pub fn longest_file(&self) -> u64 {
         self.file_size.rlim_cur
     }

@@ -170,8 +170,8 @@ pub fn main(build: Option<&str>) -> ExitCode {
         && has_defaults
         && let Err(failure) = config::load()
     {
-        // The files only change the appearance of a view, so it is shown even if there is an error
-        // in a file.
+        // The configuration files only change the appearance of a view, so it is shown even if
+        // there is an error in a file.
         terminal::say!("{}; no settings are used", failure.messages().join("; "));
     }
     // A variable of the environment comes before the files.

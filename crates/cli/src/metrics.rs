@@ -123,7 +123,7 @@ pub fn of_shapes(args: &MetricArgs) -> Result<Vec<Bound>, Failure> {
     of_operands(args, &SHAPE_COUNTERS)
 }
 
-/// Returns the metrics that the user asked for, of the counters `operands`.
+/// Returns the metrics that the user asked for, bound to the counters in `operands`.
 pub fn of_operands(args: &MetricArgs, operands: &[Operand<'_>]) -> Result<Vec<Bound>, Failure> {
     bind_all(&asked(args, operands)?, operands)
 }

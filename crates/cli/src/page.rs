@@ -148,7 +148,7 @@ pub struct About {
     pub recording: Vec<(String, String)>,
 }
 
-/// The page of a dataset has tables only.
+/// Writes a page that has tables only, such as that of a dataset.
 pub fn write_tables(path: &Path, of: About, forms: &[Form]) -> Result<(), Failure> {
     let head = Head {
         schema: data::SCHEMA,
@@ -240,14 +240,15 @@ fn assembled(head: &Head, calls: &[u8]) -> Result<String, Failure> {
     Ok(assemble::page(&title, &[("head", &head), ("timeline", calls)]))
 }
 
-/// `in_words` chooses the lines that are sentences, instead of those that begin with a label.
+/// Returns the lines above the report's tables: with `in_words` those that are sentences, and
+/// otherwise those that begin with a label.
 fn lines(overview: &Overview<'_>, in_words: bool) -> Vec<String> {
     let all = head::lines(overview).into_iter();
     let wanted = all.filter(|(label, _)| label.is_empty() == in_words);
     wanted.map(|(label, text)| if in_words { text } else { format!("{label}: {text}") }).collect()
 }
 
-/// Sentences about the loops, or else the likely reasons why there is no call.
+/// Returns sentences about the loops, or else the likely reasons why there is no call.
 fn without_calls(overview: &Overview<'_>, of_loops: &[TableOut]) -> Vec<String> {
     let loops: Vec<String> =
         of_loops.iter().filter_map(|table| table.lead.first().cloned()).collect();
@@ -266,7 +267,7 @@ fn about(overview: &Overview<'_>) -> String {
     if host.is_empty() { calls } else { format!("{calls} · {host}") }
 }
 
-/// The ops with the most self time.
+/// Returns the ops with the most self time.
 fn detailed(overview: &Overview<'_>) -> Vec<Key> {
     let is_op = |key: &Key| matches!(key, Key::Op(_) | Key::Unknown(..));
     let mut rows: Vec<_> = overview.summary.rows.iter().filter(|row| is_op(&row.key)).collect();

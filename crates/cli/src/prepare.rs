@@ -29,8 +29,8 @@ pub use make::{PRELOAD_VARIABLE, Prepared, make, manifest};
 pub use options::{Beside, Recording, interval};
 pub use place::{DirectoryLock, Running, make_directory, make_way, place};
 
-/// [`Prepared::announce`] writes the manifest later. `system` names counters to sample on every
-/// CPU. On failure, what was made is removed.
+/// Makes what a recording needs, except the manifest, which [`Prepared::announce`] writes later.
+/// `system` names counters to sample on every CPU. On failure, what was made is removed.
 pub fn prepare(
     recording: &Recording,
     system: &[String],
@@ -42,7 +42,7 @@ pub fn prepare(
     make(recording, choice, &machine, &place(recording.output())?, origin, command)
 }
 
-/// Creates nothing.
+/// Resolves and checks what to record. Creates nothing.
 pub fn choose(
     recording: &Recording,
     system: &[String],

@@ -181,7 +181,7 @@ pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
     let Running { prepared, mut manifest, .. } = running;
     let directory = &prepared.directory;
     if is_sampled {
-        // The sampler may have added a snapshot to the manifest.
+        // The manifest is read again, because the sampler may have added a snapshot to it.
         manifest = Manifest::read(directory).unwrap_or(manifest);
     }
     let closed = close(directory, manifest, status, trouble);
@@ -199,7 +199,7 @@ struct Running {
     longest_file: u64,
 }
 
-/// On failure, removes the profile's directory and the pool.
+/// Starts the program. On failure, removes the profile's directory and the pool.
 fn start(
     program: &Path,
     words: &[std::ffi::OsString],
@@ -214,8 +214,8 @@ fn start(
             if let Some(loss) = carrier.loss() {
                 prepared.lose(loss);
             }
-            // The pools of recordings that nobody finished are removed now, because the program
-            // does not wait for this.
+            // The pools of recordings that nobody finished are removed after the program has
+            // started, so that it does not wait for this.
             crate::orphans::remove_old();
             manifest.watch.push(process);
             Ok(Running { pid: process.pid.cast_signed(), prepared, manifest, longest_file })
@@ -291,8 +291,8 @@ fn sampler<const WHOLE: bool>(
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
-/// Callers find the program before they create files: nothing has to be removed if the program
-/// is missing.
+/// Returns the path of the program. Callers call this before they create files, so that nothing has
+/// to be removed if the program is missing.
 fn find(name: &Path) -> Result<PathBuf, Failure> {
     let is_program = |path: &Path| {
         std::ffi::CString::new(path.as_os_str().as_bytes())
@@ -303,7 +303,7 @@ fn find(name: &Path) -> Result<PathBuf, Failure> {
         if is_program(name) {
             return Ok(name.to_owned());
         }
-        // Most programs use other exit codes than these two for their own errors.
+        // Most programs do not use these two exit codes for their own errors.
         let (why, code) = match name.metadata() {
             Err(e) if e.kind() == ErrorKind::NotFound => ("no such file".to_owned(), NOT_FOUND),
             Err(e) => (e.to_string(), NOT_EXECUTABLE),
@@ -374,8 +374,8 @@ fn forward_signals() {
             // child has not been waited for, and the id is still that of the child.
             unsafe { libc::kill(child, signal) };
         } else if ending || !from_kernel {
-            // The program may then receive a signal of the terminal twice. Losing the signal would
-            // be worse.
+            // The program may receive a signal of the terminal twice: from the terminal and from
+            // this process. Losing the signal would be worse.
             EARLY.store(signal, Ordering::SeqCst);
         }
         if signal == libc::SIGTSTP {
@@ -483,7 +483,7 @@ fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, 
     }
 }
 
-/// An error is printed and not returned, because the profile exists.
+/// Writes the page of `--html`. An error is printed and not returned, because the profile exists.
 fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     let Some(page) = &args.html else { return };
     // This program has just made the profile, so the files that the profile names are safe to open.
@@ -499,7 +499,7 @@ fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     }
 }
 
-/// Signals to this process are passed on, as for the recorded program.
+/// Runs a command, to which signals to this process are passed on, as to the recorded program.
 fn attend(command: &mut Command) -> std::io::Result<ExitStatus> {
     let mut child = command.spawn()?;
     let pid = child.id();

@@ -6,8 +6,8 @@
 //! a process creates a directory, it removes old ones in the same place: directories with such a
 //! name that belong to the same user and that no process has locked.
 //!
-//! Between its creation and the lock, a directory can be removed by another process. Then this
-//! process creates another one.
+//! Before a new directory is locked, another process may remove it. In this case the process that
+//! created it creates another one.
 
 use std::fs::{self, File};
 use std::io;

@@ -270,7 +270,7 @@ impl<W: Write> Write for Screen<W> {
                 Err(e) => (e.valid_up_to(), e.error_len()),
             };
             let mut whole = valid;
-            // Only the next bytes show whether this is part of a line ending.
+            // Only the next bytes show whether this carriage return begins a line ending.
             if valid == left.len() && left.last() == Some(&b'\r') {
                 whole -= 1;
             }

@@ -6,7 +6,7 @@
 //! ends before the file has a name, even by `SIGKILL`, no file remains. If the file system has no
 //! unnamed files, or `/proc` is not mounted, the new file has a random name, `.counterpoint-….tmp`.
 //! That file is removed if something fails, and on SIGINT, SIGTERM, SIGHUP and SIGQUIT. A file that
-//! replaces another one also has such a name for a moment. If the directory takes no new file, an
+//! replaces another one also has a random name for a moment. If the directory takes no new file, an
 //! existing file is overwritten, unless it has several names.
 //!
 //! How the file is written depends on what the name refers to:
@@ -85,7 +85,7 @@ impl WholeFile {
                 }
                 Ok(whole)
             }
-            // The directory takes no new file.
+            // If the directory takes no new file, the old one is overwritten.
             (Err(_), Some(old)) if old.nlink() == 1 => {
                 direct(same(open(&target, libc::O_TRUNC)?, &old)?, kind)
             }
@@ -136,7 +136,7 @@ pub enum Written {
     Open,
 }
 
-/// Where [`WholeFile::create`] would write.
+/// Returns where [`WholeFile::create`] would write.
 pub fn written(path: &Path) -> io::Result<Written> {
     if path.as_os_str() == "-" {
         return Ok(Written::Open);
@@ -228,8 +228,8 @@ fn allowed(path: &Path, found: &Metadata) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::PermissionDenied, why))
 }
 
-/// Gives a new file the permissions of the file that it replaces, and nobody more rights than the
-/// old file did.
+/// Gives a new file the permissions of the file that it replaces. Nobody gets more rights than
+/// before.
 ///
 /// The new file belongs to this user, even if the old one did not. Set-user-id and set-group-id
 /// bits are never copied, because another user's file would become a program that runs with this
@@ -244,7 +244,7 @@ fn take_mode(file: &File, old: &Metadata) -> io::Result<()> {
     }
     if old.gid() != new.gid() && std::os::unix::fs::fchown(file, None, Some(old.gid())).is_err() {
         mode &= new.mode() | !GROUP;
-        // For the old file, the members of the new file's group were "others".
+        // Before, the members of the new file's group had the old file's rights for "others".
         mode &= (mode & 0o007) << 3 | !GROUP;
     }
     file.set_permissions(fs::Permissions::from_mode(mode))

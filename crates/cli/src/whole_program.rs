@@ -47,8 +47,8 @@ pub fn summary(profile: &Path, shown: &Path, has_page: bool) -> String {
 }
 
 /// Returns the command that writes the page of a profile, or of the comparison of a series. The
-/// command runs in a separate process, which gives up its rights and may fail without this one.
-/// With `named`, the page may use files whose paths are in the profile.
+/// command runs in a separate process: it gives up its rights, and this process goes on if it
+/// fails. With `named`, the page may use files whose paths are in the profile.
 pub fn page<const WHOLE: bool>(
     command: &str,
     profile: &Path,

@@ -6,7 +6,7 @@ use yaxpeax_arm::armv8::a64::InstDecoder;
 
 use crate::insn::{Class, Flow, Insn, Memory, Op, Register};
 
-/// The stack pointer or the zero register.
+/// Register number 31: the stack pointer in some instructions, and the zero register in others.
 const SP: u32 = 31;
 /// The return address.
 const LINK: u32 = 30;
@@ -99,7 +99,7 @@ fn immediate(word: u32, insn: &mut Insn) {
             let number = if bits(word, 30, 30) == 1 { -number } else { number };
             let flags = bits(word, 29, 29) == 1;
             if !(flags && to == SP) {
-                // Without flags, 31 is the stack pointer.
+                // If no flags are set, register 31 is the stack pointer.
                 insn.writes = 1 << to;
                 if wide {
                     insn.op = Op::Add(to8, from as Register, number);

@@ -16,8 +16,8 @@ pub fn find(code: &Code, world: &World, image: &Image) -> BTreeMap<u64, u64> {
     let mut found = BTreeMap::new();
     code.walk(world, |_, _, insn, state| {
         let callee = match (insn.flow, state.callee(world, insn)) {
-            // In an object file, only a relocation may say what a call reaches. The address is then
-            // that of the next instruction.
+            // In an object file, only a relocation may say what a call reaches. The instruction
+            // itself then names the address of the next one.
             (Flow::Call(to), _) if to != insn.end() => Some(through_stub(&mut reader, image, to)),
             (Flow::CallTo(_), Some(Value::Number(to))) => Some(to),
             (Flow::CallTo(_), Some(Value::InMemory(slot))) => image.in_slot(slot),

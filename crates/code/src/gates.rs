@@ -34,7 +34,7 @@ pub struct Gates {
 /// The hooks of a function.
 #[derive(Clone, Debug, Default)]
 pub struct Hooks {
-    /// By the id.
+    /// The hooks of each id.
     pub gates: BTreeMap<u32, Gates>,
     /// Whether each instruction of the function belongs to a hook.
     pub is_hook: Vec<bool>,

@@ -23,7 +23,7 @@ const MOST_INSNS: usize = 1 << 18;
 const MOST_SLOTS: usize = 1 << 22;
 /// The largest number of entries of a jump table.
 const MOST_JUMPS: u64 = 4096;
-/// How often a function is read. It is read again after jump tables were found.
+/// A function is read at most this often. It is read again after jump tables were found.
 const MOST_ROUNDS: usize = 8;
 
 /// A basic block.
@@ -38,19 +38,19 @@ pub struct Block {
 /// A function in machine code.
 #[derive(Clone, Debug)]
 pub struct Code {
-    /// By address.
+    /// Sorted by address.
     pub insns: Vec<Insn>,
-    /// By address.
+    /// Sorted by address.
     pub blocks: Vec<Block>,
     /// Node 0 comes before the entry block: block `i` is node `i + 1`.
     pub graph: Graph,
-    /// With reversed edges.
+    /// The same graph with reversed edges.
     pub reversed: Graph,
     pub dominators: Dominators,
     pub loops: Loops,
     /// The values at the start of each block; `None` if control does not reach it.
     pub states: Vec<Option<State>>,
-    /// Jumps whose targets are not known.
+    /// The number of jumps whose targets are not known.
     pub unknown_jumps: usize,
     /// The block that control enters first.
     pub entry: usize,
@@ -125,7 +125,7 @@ impl Code {
         let mut blocks: Vec<Block> = Vec::new();
         for (i, insn) in insns.iter().enumerate() {
             match blocks.last_mut() {
-                // Overlapping instructions each begin a block.
+                // An instruction that overlaps with the one before it begins a block, too.
                 Some(block) if !leaders.contains(&insn.at) && insns[i - 1].end() == insn.at => {
                     block.end = i + 1;
                 }
@@ -232,7 +232,7 @@ impl Code {
         }
     }
 
-    /// Finds the targets of jumps through new tables.
+    /// Finds the targets of jumps through tables that were not known yet.
     fn jumps(
         &mut self,
         image: &Image,
@@ -284,7 +284,7 @@ fn leaves(to: u64, own: Option<(u64, u64)>, image: &Image) -> bool {
     match own {
         Some((start, end)) if (start..end).contains(&to) => false,
         Some((start, _)) => {
-            // Rarely executed parts have symbols of their own.
+            // Rarely executed parts of a function have their own symbols.
             let is_part = image.function_at(to).is_some_and(|f| f.name.contains(".cold"));
             to != start && image.is_entry(to) && !is_part
         }

@@ -1,7 +1,7 @@
 //! Machine code and data by address, from a file or copied out of a process.
 //!
-//! Both may come from anybody. So an image copies at most twice a file's bytes, or [`MOST_BYTES`]
-//! of a process, and looks up addresses before it uses them.
+//! Anybody may have made the file or the process. So an image copies at most twice a file's bytes,
+//! or [`MOST_BYTES`] of a process, and looks up addresses before it uses them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,11 +24,11 @@ use links::Outside;
 pub const MOST_BYTES: u64 = 1 << 30;
 /// The largest number of symbols, and of entries of unwind tables.
 const MOST_NAMES: usize = 1 << 22;
-/// The bytes of symbol names that are read, for each byte of the file. Otherwise many symbols could
-/// share one name that is as long as the file.
+/// The bytes of symbol names that are read, for each byte of the file. Without this limit, many
+/// symbols could share one name that is as long as the file.
 const NAMES_PER_BYTE: u64 = 8;
-/// A file may have one relocation for this many of its bytes. Otherwise many sections could refer
-/// to the same relocations.
+/// A file may have one relocation for this many of its bytes. Without this limit, many sections
+/// could refer to the same relocations.
 const RELOCATION_BYTES: u64 = 16;
 /// The largest number of segments, or of an object file's sections.
 const MOST_SEGMENTS: usize = 4096;
@@ -192,7 +192,7 @@ impl Image {
                 "a segment at {address:#x} ends beyond all addresses"
             )));
         }
-        // Several headers may refer to the same bytes.
+        // The sum of all segments is limited, because several headers may refer to the same bytes.
         self.total += bytes.len() as u64;
         if self.total > self.most || self.segments.len() == MOST_SEGMENTS {
             return Err(CodeError::TooLarge { what: "sum of segments", bytes: self.total });
@@ -201,7 +201,8 @@ impl Image {
         Ok(())
     }
 
-    /// Code is looked up for each instruction, and there may be thousands of segments.
+    /// Fills `places`: code is looked up for each instruction, and there may be thousands of
+    /// segments.
     fn index(&mut self) {
         let mut places: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
         for (number, segment) in self.segments.iter().enumerate() {
@@ -312,7 +313,7 @@ impl Image {
         self.order();
     }
 
-    /// Stripped files still have `.eh_frame`.
+    /// Adds the functions of `.eh_frame`, which stripped files still have.
     fn unwind_table(&mut self, bytes: &[u8], address: u64) {
         let mut section = EhFrame::new(bytes, LittleEndian);
         section.set_address_size(8);

@@ -1,4 +1,4 @@
-//! A machine instruction, in a form for both architectures.
+//! A machine instruction, in a form that x86-64 and AArch64 share.
 
 /// A general register, by its number in the encoding. On AArch64, 31 is the stack pointer, and the
 /// zero register has no number.
@@ -45,7 +45,7 @@ pub enum Flow {
     Call(u64),
     /// The address in a register, or, for `None`, in the memory operand is called.
     CallTo(Option<Register>),
-    /// The caller, or nowhere (traps and invalid instructions).
+    /// The caller after a return, or nowhere after a trap or an invalid instruction.
     End,
 }
 
@@ -66,11 +66,13 @@ pub enum Op {
     Align(Register, Register),
     /// `to = a + b`.
     Sum(Register, Register, Register),
-    /// Loads the memory operand: register, bytes, whether the sign is extended to 64 bits.
+    /// Loads the memory operand into a register. The other fields are the number of bytes, and
+    /// whether the sign is extended to 64 bits.
     Load(Register, u8, bool),
     /// Loads two 64-bit registers.
     LoadPair(Register, Register),
-    /// Stores a 64-bit register, or, for `None`, this many unknown bytes.
+    /// Stores a 64-bit register. For `None`, unknown bytes are stored, and the second field is
+    /// their number.
     Store(Option<Register>, u16),
     /// Stores a 64-bit number.
     StoreNumber(u64),
@@ -87,13 +89,14 @@ pub enum Op {
 /// A memory operand at `base + index * scale + displacement`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// `None` if the displacement is an address.
+    /// `None` if no register is added, because the displacement is an address.
     pub base: Option<Register>,
     /// The register and its factor.
     pub index: Option<(Register, u8)>,
     /// The number that is added.
     pub displacement: i64,
-    /// Whether the address cannot be computed here: in a thread-local segment, or in a vector.
+    /// Whether the address cannot be computed here, because it depends on a thread-local segment or
+    /// on a vector.
     pub strange: bool,
     /// Whether the instruction reads the memory.
     pub read: bool,
@@ -103,7 +106,7 @@ pub struct Memory {
     pub adjust: Option<(i64, bool)>,
 }
 
-/// What an instruction counts as: any of these bits.
+/// The classes to which an instruction belongs, as any of the bits below.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Class {
     pub bits: u16,

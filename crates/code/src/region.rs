@@ -2,9 +2,9 @@
 //! end.
 //!
 //! A region is a list of ranges, because compilers move rarely executed code elsewhere. Its machine
-//! loops are the natural loops whose headers it contains. If the compiler did not transform a loop,
-//! there is one, besides those of the loops inside. If it made a vectorised body and a remainder,
-//! there are two.
+//! loops are the natural loops whose headers it contains. A loop that the compiler did not
+//! transform has one machine loop, besides those of the loops inside. If the compiler made a
+//! vectorised body and a remainder, the loop has two.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ const MOST_FUNCTIONS: usize = 1 << 16;
 const MOST_INSNS: usize = 1 << 22;
 /// The largest product of a function's ids, loops and blocks.
 const MOST_WORK: usize = 1 << 30;
-/// The ids that may be listed as missing.
+/// Ids below this number may be listed as missing.
 const MOST_IDS: u32 = 1 << 20;
 
 /// The module whose code is wanted.
@@ -47,7 +47,7 @@ pub struct Range {
     pub end: u64,
 }
 
-/// Numbers of instructions. One may be in several classes.
+/// Numbers of instructions by class. An instruction may be in several classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// All but those of hooks.
@@ -69,9 +69,9 @@ pub struct Counts {
     pub scalable: u64,
     /// Those in none of these classes.
     pub other: u64,
-    /// What the loads read, if each runs once.
+    /// The bytes that the loads read, if each load runs once.
     pub bytes_loaded: u64,
-    /// What the stores write, if each runs once.
+    /// The bytes that the stores write, if each store runs once.
     pub bytes_stored: u64,
 }
 
@@ -122,7 +122,7 @@ impl Counts {
 pub struct MachineLoop {
     /// The header's address.
     pub header: u64,
-    /// Machine loops of the same region around this one.
+    /// The number of machine loops of the same region around this one.
     pub depth: u32,
     /// Whether there is no machine loop inside.
     pub innermost: bool,
@@ -151,7 +151,8 @@ pub struct Region {
     pub ranges: Vec<Range>,
     /// Where hits begin: one address for each copy of the loop.
     pub begins: Vec<u64>,
-    /// The function's first address; of the first function, if there are several.
+    /// The first address of the function that contains the code. If several do, it is that of the
+    /// first one.
     pub function: u64,
     /// That function's name; empty without symbols.
     pub name: String,
@@ -208,8 +209,8 @@ pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
             all.failed.push((start, CodeError::TooLarge { what: "code of the module", bytes }));
             break;
         }
-        // Without the function's start, its code is read from the instruction that reads the
-        // descriptor's `enter`.
+        // If the function's start is not known, its code was read from the instruction that reads
+        // the descriptor's `enter`.
         if image.function_at(start).is_none() {
             seen.extend(code.insns.iter().map(|insn| insn.at));
         }
@@ -273,7 +274,8 @@ fn starts(image: &Image, descriptor: u64) -> BTreeSet<u64> {
                 for (at, four) in code.windows(4).enumerate() {
                     let value = i32::from_le_bytes(four.try_into().unwrap_or_default());
                     let place = address.wrapping_add(at as u64);
-                    // The distance is from the end of the instruction, which may have an immediate.
+                    // A relative address counts from the end of the instruction. An immediate may
+                    // stand between it and that end.
                     let relative = place.wrapping_add(4).wrapping_add_signed(value.into());
                     let hit = [0, 1, 4].iter().any(|after| is_field(relative.wrapping_add(*after)));
                     if hit || is_field(value as u32 as u64) {
@@ -312,7 +314,8 @@ fn starts(image: &Image, descriptor: u64) -> BTreeSet<u64> {
     found
 }
 
-/// Returns an id's code in one function, if hits begin and end there.
+/// Returns an id's code in one function. There is none if no hit begins there, or if the end of the
+/// hits cannot be found.
 fn region(
     code: &Code,
     hooks: &Hooks,
@@ -338,7 +341,8 @@ fn region(
         }
         work.extend(code.after(block));
     }
-    // The region would contain everything around the loop.
+    // If no end was found, and the start is reached again, the region would contain everything
+    // around the loop.
     if gates.ends.is_empty() && returns_to_begin {
         return None;
     }
@@ -383,7 +387,7 @@ fn decisions(code: &Code, gates: &Gates) -> BTreeSet<usize> {
     let mut seen: BTreeSet<usize> = work.iter().copied().collect();
     while let Some(block) = work.pop() {
         for before in code.before(block).filter(|before| !gates.begins.contains(before)) {
-            // These blocks only lead to the end.
+            // A block with one successor only leads to the end.
             if code.after(before).nth(1).is_some() {
                 found.insert(before);
             } else if seen.insert(before) {
@@ -405,7 +409,7 @@ fn machine_loops(
     for (l, of) in code.loops.all.iter().enumerate() {
         let l = l as u32;
         let header = of.header as usize - 1;
-        // A loop around the region is left out, whose header can be inside if no end was found.
+        // Loops around the region are left out. Their headers can be inside if no end was found.
         let around = gates.begins.iter().any(|begin| code.loops.contains(l, node(*begin)));
         if !inside.contains(&header) || around {
             continue;
@@ -445,7 +449,7 @@ fn machine_loops(
     found
 }
 
-/// Joins the parts of an id in several functions.
+/// Joins the regions that an id has in several functions to one region.
 fn joined(parts: Vec<Region>) -> Option<Region> {
     let mut parts = parts.into_iter();
     let mut first = parts.next()?;

@@ -28,7 +28,8 @@ pub enum Value {
     Table(i64),
     /// The stack pointer at the function's entry, plus this many bytes.
     Stack(i64),
-    /// In the statistics of single hits of the entry at this offset in the table; or null.
+    /// An address in the statistics of single hits, for the entry at this offset in the table; or
+    /// null.
     Trips(i64),
     /// The descriptor's `enter` function.
     Enter,
@@ -47,12 +48,12 @@ pub enum Value {
 }
 
 impl Value {
-    /// Returns what is known where two paths join.
+    /// Returns what is known of a value where two paths join.
     fn join(self, other: Self) -> Self {
         match (self, other) {
             (a, b) if a == b => a,
             // A pointer that is null on one path was tested there, or is tested later. Without a
-            // runtime, the compiler may use the null of `enter` as that of the table.
+            // runtime, `enter` is null, and the compiler may use this null as the table's address.
             (Self::Number(0), known @ (Self::Table(0) | Self::Enter | Self::Counters))
             | (known @ (Self::Table(0) | Self::Enter | Self::Counters), Self::Number(0)) => known,
             (Self::Enter, Self::Table(0)) | (Self::Table(0), Self::Enter) => Self::Table(0),
@@ -71,8 +72,8 @@ impl Value {
         }
     }
 
-    /// Returns the value rounded down. It is not known how far the stack pointer moves, so the
-    /// slots below get offsets in a separate range.
+    /// Returns the value rounded down to a multiple of a power of two. How far this moves the stack
+    /// pointer is not known, so the slots below get offsets in a separate range.
     fn aligned(self) -> Self {
         match self {
             Self::Stack(n) => Self::Stack(n.wrapping_sub(1 << 40)),
@@ -179,7 +180,8 @@ impl State {
         self.registers[usize::from(register) & 31] = value;
     }
 
-    /// Returns the address of a memory operand. For some values, an unknown index is left out.
+    /// Returns the address of a memory operand. An unknown index is left out if the base is in the
+    /// statistics of single hits.
     pub fn address(&self, memory: &Memory) -> Value {
         if memory.strange {
             return Value::Any;
@@ -375,7 +377,7 @@ impl State {
 }
 
 impl Value {
-    /// Returns the table at offset `n`, plus this number if it is known.
+    /// Returns the address at offset `n` in the table, plus this number, if it is known.
     fn sum_table(self, n: i64) -> Self {
         match self {
             Self::Number(number) => Self::Table(n.wrapping_add(number as i64)),

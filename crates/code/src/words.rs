@@ -64,7 +64,7 @@ struct Group {
 #[derive(Clone, Debug, Default)]
 struct Chain {
     kinds: BTreeSet<Arithmetic>,
-    /// In arithmetic instructions that wait for one another.
+    /// The number of arithmetic instructions that wait for one another.
     length: u32,
     /// How many numbers an instruction computes side by side.
     lanes: BTreeSet<Option<u32>>,
@@ -72,21 +72,22 @@ struct Chain {
 
 #[derive(Debug, Default)]
 struct Facts {
-    /// Arithmetic on floating-point numbers and vectors, by the vectors' bits; 0 for scalars.
+    /// The number of arithmetic instructions on floating-point numbers and vectors, by the vectors'
+    /// bits (0 for scalars).
     arithmetic: BTreeMap<u32, u64>,
-    /// Arithmetic in general registers that does not only count.
+    /// The number of arithmetic instructions in general registers, without those that only count.
     integer: u64,
     /// From iteration to iteration.
     chains: Vec<Chain>,
     loads: BTreeMap<(Stride, Place), Group>,
     stores: BTreeMap<(Stride, Place), Group>,
-    /// Operands on the stack: read and written.
+    /// The number of operands on the stack that are read, and of those that are written.
     spilled: [u64; 2],
     gathers: u64,
     scatters: u64,
-    /// By the function's name; empty if it is not known.
+    /// The number of calls by the function's name, which is empty if it is not known.
     calls: BTreeMap<String, u64>,
-    /// Calls of an address that is not known before the program runs.
+    /// The number of calls of an address that is not known before the program runs.
     indirect: u64,
     /// Whether an iteration executes each instruction once.
     straight: bool,
@@ -210,7 +211,7 @@ impl Facts {
         let all = self.chains.iter().flat_map(|chain| &chain.kinds);
         let kinds: BTreeSet<Arithmetic> = all.copied().collect();
         let longest = self.chains.iter().map(|chain| chain.length).max().unwrap_or(0);
-        // The terms are added one after the other.
+        // In a chain of several additions, the terms are added one after the other.
         let is_sum = kinds.iter().eq([&Arithmetic::Add]) && longest > 1;
         let in_order = match is_sum {
             true => format!(", {longest} of them one after the other in each iteration"),
@@ -338,8 +339,8 @@ impl Steps {
     }
 }
 
-/// Finds the chains from iteration to iteration: for each register whose value arithmetic computes
-/// from its value at the start, unless it only counts.
+/// Finds the chains from iteration to iteration: for each register whose value at the end is
+/// computed by arithmetic from its value at the start, unless the register only counts.
 fn chains(insns: &[(Insn, Detail)], steps: &Steps) -> Vec<Chain> {
     type Origin = BTreeMap<u8, Chain>;
     // For each register: the registers from whose first values it was computed, and by what

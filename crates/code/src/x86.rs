@@ -358,7 +358,7 @@ pub struct Detail {
     /// Moves, conversions and comparisons are not arithmetic. Nor are additions of a constant to a
     /// general register, which only count.
     pub arithmetic: Option<Arithmetic>,
-    /// Of the vectors; 0 for scalars.
+    /// The size of the vectors; 0 for scalars.
     pub bits: u32,
     /// How many numbers are computed side by side, if the name shows it.
     pub lanes: Option<u32>,

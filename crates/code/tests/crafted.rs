@@ -72,7 +72,7 @@ fn elf(kind: u16, segments: &[(u64, u64)], sections: &[Section]) -> Vec<u8> {
     file
 }
 
-/// Functions in section 3, with the name at this offset.
+/// Makes a table of `count` functions in section 3, whose name is at the offset `name`.
 fn symbols(count: u64, name: u32) -> Section {
     let mut bytes = Vec::new();
     for number in 0..count {
@@ -87,7 +87,7 @@ fn code_section(bytes: usize) -> Section {
     Section { flags: CODE, ..section(PROGBITS, vec![0x90; bytes]) }
 }
 
-/// A name of 1 MB, in UTF-8 or not.
+/// Many functions share a name of 1 MB, which is in UTF-8 or not.
 #[test]
 fn symbols_share_one_long_name() {
     for last in [b'a', 0xff] {
@@ -126,8 +126,8 @@ fn unwind_entries_share_a_long_one() {
     };
     let mut common = vec![0, 0, 0, 0, 1, b'z'];
     common.resize(1 << 20, b'S');
-    // The end of the augmentation, the alignment factors, the register of the return address, and
-    // no augmentation data.
+    // These bytes are the end of the augmentation, the alignment factors, the register of the
+    // return address, and the length of the augmentation data, which is 0.
     common.extend([0, 1, 0x78, 16, 0]);
     let mut table = padded(common);
     for number in 0..FUNCTIONS {
@@ -144,7 +144,7 @@ fn unwind_entries_share_a_long_one() {
     assert_eq!(image.functions.len() as u64, FUNCTIONS);
 }
 
-/// Where segments overlap, the image has the bytes of the first one.
+/// Where pieces overlap, the image has the bytes of the piece that was given first.
 #[test]
 fn segments_are_found_in_any_order() {
     let pieces = [(0x3000, 0x100, 3), (0x1000, 0x80, 1), (0x2ff0, 0x200, 2), (0x1080, 8, 4)];

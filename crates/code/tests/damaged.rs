@@ -1,5 +1,6 @@
-//! Tests that the readers return for damaged object files. `COUNTERPOINT_MUTANTS` (for example
-//! 1000000) sets their number, and `COUNTERPOINT_SEED` the seed.
+//! Tests that the readers come to an end when they read damaged object files.
+//! `COUNTERPOINT_MUTANTS` (for example 1000000) sets the number of files, and `COUNTERPOINT_SEED`
+//! the seed.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -63,8 +64,8 @@ fn every_cut_is_refused_or_read() {
     mutate::check(&bytes, 0);
 }
 
-/// A jump into the middle of an instruction, two million instructions, and 100,000 branches back to
-/// the beginning.
+/// The code jumps into the middle of an instruction, has two million instructions, or branches back
+/// to its beginning 100,000 times.
 #[test]
 fn tangled_code_comes_to_an_end() {
     use code::image::Machine;

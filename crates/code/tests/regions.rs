@@ -34,7 +34,7 @@ fn look(compiler: &Compiler, source: &str, level: &str, mode: Mode) -> Looked {
     let found = regions(&image, &wanted);
     let found = found.unwrap_or_else(|e| panic!("{} {level} {mode:?}: {e}", compiler.name()));
     assert!(found.failed.is_empty(), "{:?}", found.failed);
-    // In mode count, the end of a hit may count nothing, and is not found.
+    // In mode count, the end of a hit may count nothing, and is then not found.
     let unended = |why: &Missing| mode == Mode::Count && *why == Missing::NoEnd;
     assert!(found.missing.values().all(unended), "{mode:?} {level}: {:?}", found.missing);
     Looked { table, found: found.found, lines: listing::of(compiler, &object) }
@@ -107,7 +107,7 @@ fn agree(looked: &Looked, id: u32, what: &str) {
         let more = judged.checked_sub(own_count);
         assert!(more.is_some_and(|more| more <= own.hooks), "{what} {id}: {own:?} {all:?}");
     }
-    // It has no hooks.
+    // A straight innermost loop has no hooks.
     for l in region.loops.iter().filter(|l| l.innermost && l.straight) {
         let body = listing::body(&among, l.header);
         let count = |of: fn(&Line) -> bool| body.iter().filter(|line| of(line)).count() as u64;
@@ -159,7 +159,7 @@ fn regions_of_two_loop_orders_are_right() {
     eprintln!("{regions_judged} regions");
 }
 
-/// Branches, several exits, `switch`, calls and recursion.
+/// Tests functions with branches, several exits, `switch`, calls and recursion.
 #[test]
 fn regions_of_all_kernels_agree_with_objdump() {
     for compiler in compilers("regions_of_all_kernels_agree_with_objdump") {

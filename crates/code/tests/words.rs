@@ -49,7 +49,8 @@ fn listed(disassembled: &str, l: &MachineLoop) -> Vec<String> {
     disassembled.lines().filter_map(line).collect()
 }
 
-/// Returns the cycles of an iteration, and those without any dependence, according to `llvm-mca`.
+/// Returns how many cycles an iteration takes, and how many it would take without any dependence,
+/// according to `llvm-mca`.
 fn cycles(code: &[String]) -> Option<(f64, f64)> {
     let mca = ["llvm-mca-22", "llvm-mca-19", "llvm-mca"].into_iter();
     let mut mca = mca.filter(|name| Command::new(name).arg("--version").output().is_ok());
@@ -184,7 +185,7 @@ fn callees_are_named_however_the_code_reaches_them() {
         ("changed", vec!["1 indirect call"]),
         ("inside", vec!["1 call of half"]),
     ];
-    // Through stubs, through slots of the linker's table, or by addresses in the code.
+    // The calls go through stubs, through slots of the linker's table, or to addresses in the code.
     let ways: [&[&str]; 3] = [&["-fPIC"], &["-fPIC", "-fno-plt"], &["-fno-pic", "-mcmodel=large"]];
     let compilers = compilers("callees").into_iter().filter(|compiler| !compiler.is_arm);
     let (mut registers, mut stubs) = (0, 0);

@@ -19,7 +19,7 @@ fn counter(config: u64) -> Counter {
     Counter::new("", Unit::Count, 0, Source::Perf(attr))
 }
 
-/// Does the least that a C program would have to do.
+/// Does the least that a C program has to do to count an interval.
 fn floor(fd: i32, n: usize) -> u64 {
     let (mut begin, mut end) = ([0u64; 16], [0u64; 16]);
     // SAFETY: a group of at most 5 counters needs 13 words, and both buffers have 16.
@@ -58,8 +58,8 @@ fn ours(counters: &mut ThreadCounters, state: &mut [Readings; 2], n: usize) -> u
     (0..n).filter_map(|i| end.since(begin, i)).sum()
 }
 
-/// Our group format with one counter each copies 24 bytes more than the plain read format that
-/// programs use. This makes no visible difference.
+/// Each counter is opened in the group format, which copies 24 bytes more than the plain format
+/// that programs use. This makes no visible difference.
 fn ioctl(fds: &[i32]) -> u64 {
     const ENABLE: libc::c_ulong = 0x2400;
     const DISABLE: libc::c_ulong = 0x2401;

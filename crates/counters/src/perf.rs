@@ -20,7 +20,7 @@ const PERF_FLAG_FD_CLOEXEC: usize = 8;
 const WATERMARK: u64 = 1 << 14;
 
 /// The kernel's `struct perf_event_attr` up to `PERF_ATTR_SIZE_VER8` (Linux 6.3). An older kernel
-/// accepts it as long as the part that it does not know is zero.
+/// accepts this struct as long as the part that the kernel does not know is zero.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct KernelAttr {
@@ -132,8 +132,8 @@ pub(crate) fn open_sampled(
 ) -> Result<i32, OpenError> {
     let mut kernel = KernelAttr::new(attr);
     kernel.sample_period = 1;
-    // The kernel then wakes up processes that wait for the buffer as seldom as possible. No process
-    // waits for it.
+    // With these two settings, the kernel wakes up waiting processes as seldom as possible. No
+    // process waits for this buffer.
     kernel.flags |= WATERMARK;
     kernel.wakeup_events = u32::MAX;
     open_as(kernel, attr, target, group_fd)

@@ -1,11 +1,11 @@
-//! The counters of one run in their groups. They are validated once, so that opening and reading
-//! need no checks.
+//! The counters of one run, arranged in groups. They are validated once, so that opening and
+//! reading need no checks.
 
 use core::fmt;
 
 use model::{Counter, MAX_COUNTERS, Source};
 
-/// The counters of a run in their groups.
+/// The counters of a run, arranged in groups.
 ///
 /// Invariants:
 ///

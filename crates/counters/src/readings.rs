@@ -54,7 +54,7 @@ impl Readings {
         self.words.get(self.place(i)).copied()
     }
 
-    /// Returns the index of the value of counter `i`, which is below [`MAX_COUNTERS`].
+    /// Returns the word in which the value of counter `i` is. `i` is below [`MAX_COUNTERS`].
     #[inline]
     fn place(&self, i: usize) -> usize {
         // The usual layout has one group. For this layout, counting bits would cost more than
@@ -146,7 +146,7 @@ impl Readings {
     }
 }
 
-/// Returns a mask of bits 0 to `i`, which is below 32.
+/// Returns a mask of bits 0 to `i`. `i` is below 32.
 #[inline]
 fn upto(i: usize) -> u32 {
     u32::MAX >> (31 - (i & 31))
@@ -219,7 +219,7 @@ mod tests {
         end.missing = !0;
         assert_eq!(end.coverage(&begin, 2), Coverage::Nothing);
         assert_eq!(end.since(&begin, 2), None);
-        // A group that never ran, read twice within one tick of its clock.
+        // This group never ran, and was read twice within one tick of its clock.
         let zero = Readings { starts: 1, missing: !1, words: [0; WORDS] };
         assert_eq!(zero.coverage(&zero, 0), Coverage::Nothing);
     }

@@ -14,10 +14,10 @@
 //! # What can be detected when the program closes our descriptors
 //!
 //! Some programs close descriptors that are not theirs (`close_range`, daemons). The next `read(2)`
-//! then fails with `EBADF`, and the thread's counters are lost. If the number is reused before the
-//! next read, that one read goes to another file. The mistake is *recognised* afterwards (wrong
-//! size, layout or id) and not repeated. But this read may have consumed bytes of a pipe or socket,
-//! and it blocks if the pipe is empty and in blocking mode.
+//! then fails with `EBADF`, and the thread's counters are lost. If the descriptor's number is
+//! reused before the next read, that one read goes to another file. The mistake is *recognised*
+//! afterwards (wrong size, layout or id) and not repeated. But this read may have consumed bytes of
+//! a pipe or socket, and it blocks if the pipe is empty and in blocking mode.
 //!
 //! No system call reads a counter and refuses a pipe (`pread` and `RWF_NOWAIT` refuse both:
 //! measured). A check before each read would cost another system call. Instead, counters have
@@ -225,7 +225,7 @@ impl<'plan> ThreadCounters<'plan> {
         else {
             return Err(OpenError::from_errno(libc::EINVAL));
         };
-        // A PMU that does not support user-space reads refuses these attributes.
+        // `user::open` fails if the PMU does not support user-space reads.
         let opened = in_user.and_then(|kind| user::open(kind, attr, target, leader));
         let mut fd = match opened {
             Some(fd) => fd,
@@ -329,8 +329,8 @@ impl<'plan> ThreadCounters<'plan> {
     }
 
     /// Returns whether this is known to be a forked child of the process that opened the counters.
-    /// Only counters with pages tell, because a child does not have them. A reading in the child
-    /// would return the parent's counts.
+    /// This can only be known if the counters have pages, because a child does not have these. A
+    /// reading in the child would return the parent's counts.
     fn in_child(&self) -> bool {
         // SAFETY: `table` is null or was made by `Table::make`, and is valid until `close`.
         unsafe { self.table.as_ref() }.is_some_and(|table| !table.is_alive())

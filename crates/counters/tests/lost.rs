@@ -36,7 +36,7 @@ fn pipe() -> [OwnedFd; 2] {
 
 /// Imitates a program that gives the number of our descriptor to a file of its own.
 fn taken(by: &impl AsRawFd, number: i32) -> OwnedFd {
-    // SAFETY: dup2 takes numbers only. The test lets `number` belong to the value that this
+    // SAFETY: dup2 takes numbers only. From now on, `number` belongs to the value that this
     // function returns.
     unsafe {
         assert_eq!(libc::dup2(by.as_raw_fd(), number), number);

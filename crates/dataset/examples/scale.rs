@@ -6,10 +6,10 @@
 //!
 //! The program makes a profile of one rank (durations with a heavy tail, two counters), and exports
 //! it with its calls to `DIR/one`, and without them to `DIR/sums`. The ranks in `DIR/many` are
-//! copies of this rank with their own rank numbers. `DIR/merged` is the result, without calls.
-//! `DIR` must be absent. Merging and comparing are processes of their own, which print their time
-//! and largest memory. With `--make`, both are left out. The first WITH_CALLS ranks get their calls
-//! at the end.
+//! copies of this rank with their own rank numbers. `DIR/merged` is the merged dataset, without
+//! calls. `DIR` must be absent. Merging and comparing run in separate processes, which print their
+//! time and largest memory. With `--make`, both are left out. At the end, the calls of the first
+//! WITH_CALLS ranks are added.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -26,7 +26,7 @@ use profile::Profile;
 use testkit::{CallScript, Item, ProfileScript, Random};
 
 /// The rank and the id of the recording from which the other ranks are made. These bytes occur
-/// nowhere else in its files.
+/// nowhere else in the files of this rank.
 const PATTERN_RANK: u32 = 0x51a7_c3d9;
 const PATTERN_PART: &str = "c0ffee5ca1ab1e0ddba11f005ba11adb";
 
@@ -139,8 +139,8 @@ fn script(calls: u64, ops: u64) -> ProfileScript {
     let mut at = 1_000;
     for i in 0..calls {
         let op = i % ops;
-        // Pareto's distribution with the exponent 5, in which the smallest value depends on the op,
-        // plus some noise.
+        // The durations have Pareto's distribution with the exponent 5 and some noise. The smallest
+        // duration depends on the op.
         let part = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
         let long = (1_000 + 97 * op) as f64 * part.max(1e-9).powf(-0.2);
         let duration = long as u64 + random.below(50);
@@ -159,7 +159,7 @@ fn script(calls: u64, ops: u64) -> ProfileScript {
 struct Pattern<'a> {
     from: &'a Path,
     part: &'a Part,
-    /// By table: the file, the places of the rank, and the places of the recording's id.
+    /// By table: the file's bytes, the offsets of the rank, and the offsets of the recording's id.
     files: BTreeMap<&'a str, (Vec<u8>, [Vec<usize>; 2])>,
 }
 

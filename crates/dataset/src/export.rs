@@ -200,7 +200,7 @@ struct Wanted<'a> {
     member: &'a Member,
     /// The rank's directory within the directory of each table.
     below: &'a str,
-    /// The begin of the names of the part's files.
+    /// The text with which the names of the part's files begin.
     name: &'a str,
 }
 

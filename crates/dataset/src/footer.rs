@@ -1,9 +1,9 @@
 //! Checks the footer of a Parquet file before the contents of the file are used.
 //!
 //! A part states which rows a file has, and of which members. The footer must have the columns and
-//! types of the table (optional columns may lack), and the number of rows that the part states. In
-//! its statistics, runs, ranks and recordings must be between the smallest and the largest of the
-//! part. The rows themselves are not read here.
+//! types of the table (optional columns may be absent), and the number of rows that the part
+//! states. In its statistics, runs, ranks and recordings must be between the smallest and the
+//! largest of the part. The rows themselves are not read here.
 //!
 //! The program `counterpoint-query` uses another version of the Parquet library, and includes this
 //! source file as well.
@@ -59,7 +59,7 @@ fn columns(found: &ParquetMetaData, table: Table, part: &Part) -> Result<(), Str
     let of_name = |name: &str| all.iter().find(|column| column.path().parts() == [name]);
     for column in table.columns() {
         match of_name(column.name) {
-            // An earlier version of the program wrote this file.
+            // A file that an earlier version of the program wrote may lack this column.
             None if column.nullable => {}
             None => return Err(format!("it has no column {} of table {table}", column.name)),
             Some(own) if !is_of(own, column.kind, column.nullable) => {

@@ -18,7 +18,7 @@ pub enum Gap {
         size: u32,
         ranks: Ranks,
     },
-    /// Some ranks have several recordings in one run, which sums include.
+    /// Some ranks have several recordings in one run. Sums include all of them.
     Several { run: String, ranks: Ranks },
     /// Some ranks have a recording that had not ended when it was added.
     Unfinished { run: String, ranks: Ranks },
@@ -144,7 +144,8 @@ impl fmt::Display for Ranks {
     }
 }
 
-/// A rank whose broken part is in `named` does not count as missing.
+/// Finds ranks with no recording, with several, or with an unfinished one. A rank whose broken part
+/// is in `named` does not count as missing.
 pub(crate) fn of_ranks<'a>(members: impl Iterator<Item = &'a Member>, named: &[Gap]) -> Vec<Gap> {
     #[derive(Default)]
     struct Run {

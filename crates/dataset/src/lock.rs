@@ -40,8 +40,8 @@ impl RankLock {
         Ok(Self { directory: opened, is_held })
     }
 
-    /// Whether other processes wait. Then files that no part lists are left over from killed
-    /// processes.
+    /// Whether the lock is held, so that other processes have to wait. If it is, files that no part
+    /// lists are left over from killed processes.
     pub fn is_held(&self) -> bool {
         self.is_held
     }

@@ -78,7 +78,7 @@ pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
     merged.gaps.dedup();
     let all: Vec<(&Member, &Dataset, &Part)> = chosen.into_values().collect();
     for run in all.chunk_by(|a, b| a.0.run == b.0.run) {
-        // A thousand ranks may have the same counters.
+        // A thousand ranks may have the same counters, so each name is copied once.
         let counters: BTreeSet<&String> =
             run.iter().flat_map(|(_, _, part)| &part.counters).collect();
         let counters: Vec<String> = counters.into_iter().cloned().collect();
@@ -223,7 +223,7 @@ impl Pending {
 struct Source<'a> {
     path: std::path::PathBuf,
     reader: ParquetRecordBatchReader,
-    /// For each column of the result, its place in the file.
+    /// For each column of the result, the index of this column in the file.
     places: Vec<Option<usize>>,
     schema: SchemaRef,
     /// The unused rows of the last batch.

@@ -29,8 +29,8 @@ pub struct Dataset {
     pub gaps: Vec<Gap>,
 }
 
-/// Returns why a file of a table does not match the description in its part. The file has the size
-/// that the part states.
+/// Returns why a file of a table does not match the description in its part. It is called for files
+/// that have the size that the part states.
 pub type Check<'a> = &'a dyn Fn(&Path, Table, &File, &Part) -> Option<String>;
 
 impl Dataset {
@@ -237,7 +237,7 @@ pub(crate) fn is_there(dir: &Path, table: &str, file: &File) -> bool {
     problem(dir, table, file).is_none()
 }
 
-/// Returns why a file does not match the description in its part.
+/// Returns why there is no such file with the size that its part states.
 fn problem(dir: &Path, table: &str, file: &File) -> Option<String> {
     let Some(path) = place(dir, table, file) else {
         return Some(format!("{:?} is not a place inside of the dataset's {table}", file.path));

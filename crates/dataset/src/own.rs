@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::layout::{DATASET_NAME, PARTS_NAME};
 use crate::schema::Table;
 
-/// Returns an entry of a directory that is not a dataset's own, as a path relative to the
+/// Returns an entry of a directory that does not belong to a dataset, as a path relative to the
 /// directory. A dataset owns the files of [`crate::layout`], whether a part lists them or not, and
 /// unfinished files.
 ///

@@ -10,9 +10,9 @@
 //! all earlier pages of its thread are there. Such pages never change. When the recording has
 //! ended, everything that is left is written, including pages whose predecessor was lost.
 //!
-//! Rows contain the numbers of processes and the keys of ops. If a later export would number them
-//! differently (an older process began to record later, or an op came between two ops of the same
-//! name), it does not continue the existing files, but writes all calls again.
+//! Rows contain the numbers of processes and the keys of ops. These can change, because an older
+//! process began to record later, or an op came between two ops of the same name. Then an export
+//! does not continue the existing files, but writes all calls again.
 
 use std::collections::BTreeMap;
 

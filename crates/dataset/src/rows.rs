@@ -111,7 +111,7 @@ impl Rows {
         self.rows
     }
 
-    /// Adds a row: the columns that all tables have, then its own.
+    /// Adds a row: the columns that all tables have, then those of this table.
     pub fn push<'a>(
         &mut self,
         member: &'a Member,
@@ -137,7 +137,7 @@ impl Rows {
     }
 }
 
-/// Rounds to ns. A number that does not fit is missing.
+/// Rounds to ns. Returns `None` if the number does not fit.
 fn whole(ns: f64) -> Option<i64> {
     // Slightly below 2⁶³.
     (ns.abs() < 9.2e18).then(|| ns.round() as i64)
@@ -161,7 +161,8 @@ fn known(row: &Row) -> &'static str {
     }
 }
 
-/// Returns the ends of the interval of the number of calls. They are equal if the number is exact.
+/// Returns the interval in which the number of calls is, as its two ends. They are equal if the
+/// number is exact.
 fn calls_within(row: &Row) -> [Option<i64>; 2] {
     let exact = |calls: u64| [whole(calls as f64); 2];
     let Some(sampled) = row.sampled.as_deref() else { return exact(row.calls) };
@@ -245,7 +246,7 @@ impl Made<'_> {
         }
     }
 
-    /// Fails if a sum is too large for its column.
+    /// Adds the sums of the counters. Fails if a sum is too large for its column.
     pub fn counters(&self, out: &mut Rows) -> Result<()> {
         for (process, op, row) in self.rows() {
             let exact = self.exact.rows.get(&row.key);

@@ -28,10 +28,10 @@ const FALSE_NOW: [&[u8]; 10] = [
     b"nofree",
 ];
 
-/// The false attribute groups of a module.
+/// The attribute groups of a module that contain false attributes.
 #[derive(Debug, Default)]
 pub struct Weaker {
-    /// The numbers of the false groups, each with the number of the group that replaces it.
+    /// The numbers of these groups, each with the number of the group that replaces it.
     twins: BTreeMap<u32, u32>,
 }
 

@@ -251,7 +251,7 @@ done:
         );
     }
 
-    /// Writes the function that runs empty hits on its caller's entry.
+    /// Writes the function that runs empty hits in an entry that its caller passes.
     fn rehearse(&self, writer: &mut Writer) {
         writer.restart();
         let hook = Hook::default();

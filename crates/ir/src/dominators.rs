@@ -136,7 +136,7 @@ fn depth_first(graph: &Graph) -> (Vec<u32>, Vec<u32>) {
         return (order, parent);
     }
     let mut seen = vec![false; graph.len()];
-    // Node, its number, index of its next successor.
+    // Each element is a node, its number, and the index of its next successor.
     let mut stack = vec![(0_u32, 0_u32, 0_usize)];
     seen[0] = true;
     order.push(0);
@@ -242,7 +242,8 @@ mod tests {
         Graph { starts, targets }
     }
 
-    /// By the definition: without `above`, node 0 does not reach `node`.
+    /// Whether `above` dominates `node` by the definition: without `above`, node 0 does not reach
+    /// `node`.
     fn by_definition(graph: &Graph, above: u32, node: u32) -> bool {
         let mut seen = vec![false; graph.len()];
         let mut stack = if above == 0 { vec![] } else { vec![0] };

@@ -30,7 +30,7 @@ pub enum Terminator {
 pub struct Block {
     /// The label in the text, without the colon. It is empty for an entry block without a label.
     pub label: Span,
-    /// From after the label to the end of the last statement.
+    /// The block's text, from after the label to the end of the last statement.
     pub text: Span,
     /// First and last line, from 1.
     pub lines: [u32; 2],
@@ -63,7 +63,7 @@ pub struct Call {
     pub text: Span,
 }
 
-/// The blocks of a function. A `Body` is used again for the next function, because of its memory.
+/// The blocks of a function. A `Body` is used again for the next function, which saves allocations.
 #[derive(Debug, Default)]
 pub struct Body {
     /// In the order of the text; the first is the entry.
@@ -188,8 +188,8 @@ impl Body {
         });
     }
 
-    /// Ends a block. If it is `open`, its last statement is not a known terminator, and the
-    /// function is left unchanged.
+    /// Ends a block. `open` says that its last statement is not a known terminator. The function is
+    /// then left unchanged.
     fn end_block(&mut self, open: bool) {
         if open {
             self.strange(|| "a block does not end with a known terminator".to_owned());
@@ -257,8 +257,8 @@ impl Body {
     }
 
     /// Finds the targets of the terminators. The error is the line and the defect of a malformed
-    /// one. Such a text is refused, because no compiler would read it, and a hook on a wrong edge
-    /// would count wrongly.
+    /// terminator. Such a text is refused, because no compiler would read it, and a hook on a wrong
+    /// edge would count wrongly.
     fn resolve<'a>(
         &mut self,
         text: &'a [u8],

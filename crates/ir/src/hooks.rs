@@ -24,7 +24,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Returns the clock of a target triple, if there is one.
+    /// Returns the clock of a target triple, if one is known.
     pub fn of(triple: &str) -> Option<Self> {
         let machine = triple.split('-').next().unwrap_or_default();
         let narrow = triple.ends_with("x32") || triple.ends_with("_ilp32");

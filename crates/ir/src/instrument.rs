@@ -158,8 +158,9 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     run.finish(&names, id, &triple, weights)
 }
 
-/// Must be raised when the same text with the same options gets other ids, another side table, or
-/// other counters of iterations. Otherwise two different modules would have the same identity.
+/// This number must be raised when the same text with the same options gets other ids, another side
+/// table, or other counters of iterations. Otherwise two different modules would have the same
+/// identity.
 pub const REVISION: u32 = 2;
 
 /// A hash of the text and the options.
@@ -399,7 +400,8 @@ impl Run<'_> {
             function.get_or_insert(&one.function);
             let entry = &mut self.table.entries[hook.id as usize];
             entry.variable = Some(one.variable.clone());
-            // Lines in this debug information stand for loops of the schedule.
+            // In this debug information, lines stand for loops of the schedule, so they are
+            // replaced.
             (entry.file, entry.line, entry.column) = match &one.source {
                 Some((file, line)) => (Some(file.clone()), Some(*line), None),
                 None => (None, None, None),

@@ -140,8 +140,8 @@ impl<'a> Search<'a> {
         if (kind == b"ptr") != matches!(unit, Unit::Pointer(_)) {
             return None;
         }
-        // A value that may wrap around may do so several times. A 64-bit value that changes by one
-        // takes too long for that.
+        // A value that wraps around does not tell the number of iterations. A 64-bit value that
+        // changes by one would need too long to wrap around.
         let certain = match unit {
             Unit::Integer(_) => step.exact || (bits == 64 && step.constant.unsigned_abs() == 1),
             Unit::Pointer(_) => step.constant.unsigned_abs() <= LARGEST_STRIDE,
@@ -218,8 +218,8 @@ impl<'a> Search<'a> {
         Some(false)
     }
 
-    /// Returns the step from `value` to `next`, if a block of the loop defines `next` as such an
-    /// addition.
+    /// Returns the step from `value` to `next`, if a block of the loop defines `next` as `value`
+    /// plus a constant.
     fn step(&mut self, l: u32, header: u32, next: &[u8], value: &[u8]) -> Option<Step<'a>> {
         let (text, body) = (self.text, self.body);
         let blocks = self.uses.get_or_insert_with(|| Uses::of(text, body)).blocks(next);

@@ -126,8 +126,8 @@ impl KeptText {
         texts.map(|text| text.len() as u64).sum()
     }
 
-    /// Returns the kept lines by number. They may take `room` bytes of memory, from which what they
-    /// take is subtracted. A few compressed bytes can expand to very many.
+    /// Returns the kept lines by number. `room` is the memory that they may take, in bytes; what
+    /// they take is subtracted from it. A few compressed bytes can expand to very many.
     ///
     /// # Errors
     /// There is no text, or it is damaged or does not fit.

@@ -1,6 +1,6 @@
 //! Finds natural loops, as LLVM's LoopInfo defines them. A header is a block that dominates the
-//! source of an edge to it. Its loop consists of the blocks from which such an edge is reached
-//! without passing the header. A cycle with several entries is not a loop.
+//! source of an edge to it. Its loop consists of the header and of the blocks from which such an
+//! edge is reached without passing the header. A cycle with several entries is not a loop.
 
 use crate::dominators::{Dominators, Graph, NONE};
 
@@ -32,7 +32,7 @@ pub struct Loops {
     pub innermost: Vec<u32>,
     /// Number of outermost loops.
     pub outermost: u32,
-    /// Where cycles that are not loops are entered.
+    /// The blocks where cycles that are not loops are entered.
     pub irreducible: Vec<u32>,
 }
 
@@ -105,7 +105,7 @@ impl Loops {
         Self::ordered(&headers, &parents, innermost, irreducible, lines)
     }
 
-    /// Puts parents before children, and computes what follows from the tree.
+    /// Puts parents before children, and computes the fields that follow from the tree.
     fn ordered(
         headers: &[u32],
         parents: &[u32],

@@ -36,9 +36,10 @@ pub struct Module {
     pub defined: HashSet<Vec<u8>>,
     /// The target triple.
     pub triple: Option<String>,
-    /// By number: the text between the braces.
+    /// The attribute groups by number: the text between the braces.
     pub attributes: HashMap<u32, Span>,
-    /// By number: the text after the equals sign of `!12 = …`. Empty if there is no such node.
+    /// The metadata nodes by number: the text after the equals sign of `!12 = …`. It is empty if
+    /// there is no such node.
     pub metadata: Vec<Span>,
     /// The operands of `!llvm.ident`.
     pub ident: Option<Span>,

@@ -20,7 +20,7 @@ use crate::loops::Loops;
 use crate::phi::incoming;
 use crate::scan::{Span, name};
 
-/// The last part of the entry block.
+/// The label of the last part of the entry block.
 const TAIL: &str = "cpt.tail";
 
 /// A function that is to be rewritten.
@@ -42,7 +42,7 @@ pub struct Work<'a> {
     pub hooks: &'a [Hook],
     /// How hits are recorded.
     pub mode: Mode,
-    /// For each element of `hooks`, if there is one.
+    /// For each element of `hooks`: the counter of its loop, if there is one.
     pub counters: &'a [Option<Counter>],
 }
 
@@ -132,7 +132,7 @@ impl Work<'_> {
         let entries = self.entries(index);
         let mut copies = vec![0_u32; self.hooks.len()];
         let mut splits: Vec<Split> = Vec::new();
-        // For each target, the split of the current block's edge.
+        // For each target: the last block with an edge to it, and the split of that edge.
         let mut split_to = vec![(NONE, NONE); self.body.blocks.len()];
         for from in (0..self.body.blocks.len() as u32).filter(|from| self.live(*from)) {
             for edge in self.body.leaving(from) {
@@ -263,8 +263,8 @@ impl Work<'_> {
     }
 
     /// Writes the phi nodes of a header that several edges enter, to select the kept values of the
-    /// edge that was taken. `own` are the splits of edges to the header, and `by_from` the same by
-    /// source.
+    /// edge that was taken. `own` are the splits of edges to the header, and `by_from` has the same
+    /// splits by source.
     #[expect(clippy::too_many_arguments, reason = "it is a part of `join`, and has its state")]
     fn header_phis(
         &self,

@@ -1,8 +1,8 @@
 //! Reads a text of LLVM IR as statements and tokens.
 //!
-//! LLVM prints a statement on one line. It continues on the next one if a bracket is open
-//! (`switch`), or if that line begins with a certain word (`invoke … to label`, `landingpad …
-//! catch`). Brackets in strings, quoted names and comments do not count.
+//! LLVM prints most statements on one line. A statement continues on the next line if a bracket is
+//! open (`switch`), or if the next line begins with a certain word (`invoke … to label`,
+//! `landingpad … catch`). Brackets in strings, quoted names and comments do not count.
 
 use crate::error::IrError;
 

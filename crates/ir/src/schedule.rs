@@ -5,7 +5,7 @@
 //! statements have the source line `LINE + N`. LLVM's optimiser keeps the names in labels of
 //! blocks, and the lines in the locations of instructions. Labels alone would mislead: a header may
 //! be named after the loop inside (`for_begin_k__cpt2_.preheader`, `for_body_k__cpt2_.peel.next`).
-//! The evidence, the best first:
+//! These facts show which loop of the schedule a loop is, the best first:
 //!
 //! 1. all branches that leave the loop or repeat it have the line of the same loop;
 //! 2. the header's label names a loop and has no ending such as `.preheader`, which the optimiser
@@ -28,7 +28,7 @@ use crate::table::check_parents;
 pub const VERSION: u32 = 1;
 /// The source line of loop 0.
 pub const LINE: u32 = 1 << 30;
-/// Ends the names of loops' variables, before the number and `_`.
+/// The last part of the name of a loop's variable, before the number and `_`.
 const MARK: &str = "__cpt";
 /// The largest number of loops, for which line numbers are reserved.
 const MOST_LOOPS: usize = 1 << 24;

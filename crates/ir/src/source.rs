@@ -26,9 +26,9 @@ pub struct Place {
 
 /// The files of rustc's libraries and of the system's.
 const LIBRARIES: [&str; 3] = ["library/", "/rustc/", "/usr/"];
-/// The bytes of a block that are searched for locations.
+/// The largest number of bytes of a block that are searched for locations.
 const MOST_BYTES: usize = 1 << 16;
-/// The levels of inlined calls or scopes that are followed.
+/// The largest number of levels of inlined calls or scopes that are followed.
 const MOST_LEVELS: usize = 64;
 
 /// The debug information of a module.

@@ -27,8 +27,8 @@ pub struct SideTable {
     pub mode: String,
     /// Entry `i` describes the id `i`. A parent comes before its children.
     pub entries: Vec<Entry>,
-    /// The functions that have ids: first the text that was instrumented, then those from which it
-    /// was made, if known.
+    /// The functions that have ids, as texts: first the text that was instrumented, then the texts
+    /// from which it was made, if known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub texts: Vec<KeptText>,
     /// The schedule from which the module was compiled, if known.

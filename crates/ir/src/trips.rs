@@ -16,12 +16,13 @@ use crate::scan::{Span, Token, Tokens};
 struct Exits {
     /// Edges that leave the loop.
     edges: u32,
-    /// The block of the last one.
+    /// The block that the last of these edges leaves.
     from: u32,
 }
 
 /// Returns the iterations of the chosen loops, in the order of [`Choice::loops`]. An edge is
-/// visited once for each chosen loop that it leaves; [`crate::rewrite`] limits their number.
+/// visited once for each chosen loop that it leaves; [`crate::rewrite`] limits the number of these
+/// visits.
 pub fn trip_counts(
     text: &[u8],
     body: &Body,
@@ -67,8 +68,8 @@ pub fn trip_counts(
         .collect()
 }
 
-/// Whether a block has a call that may not return. Intrinsics of LLVM and assembly that cannot
-/// unwind return.
+/// Whether a block has a call that possibly does not return. Intrinsics of LLVM and assembly that
+/// cannot unwind return.
 fn calls_out(block: &[u8]) -> bool {
     block.split(|b| *b == b'\n').any(|line| {
         let statement = header::statement(line);

@@ -16,7 +16,7 @@ use ir::scan::name;
 use support::{Llvm, Made, by_clang, by_rustc, run, without_llvm};
 use testkit::{Random, Scratch};
 
-/// Depth from 1, header, and blocks.
+/// A loop's depth (from 1), header, and blocks.
 type Found = (u32, String, BTreeSet<String>);
 
 /// Returns our loops, for functions that have some.
@@ -172,7 +172,7 @@ fn tangled(random: &mut Random, function: usize) -> String {
     }
     for pad in 0..pads {
         let _ = writeln!(text, "p{pad}:\n  %l{pad} = landingpad {{ ptr, i32 }} cleanup");
-        // A block with phi nodes would need one more entry.
+        // With a jump to a block with phi nodes, each of these would need one more entry.
         let end = match pad {
             0 => "resume { ptr, i32 } %l0",
             _ => "br label %more\nmore:\n  br i1 %c, label %more, label %q\nq:\n  ret i32 1",

@@ -14,7 +14,7 @@ use mutate::{SEEDS, check};
 use rounds::{damaged, rounds};
 use testkit::Random;
 
-/// Pieces with a meaning for the reader.
+/// Pieces of text that have a meaning in LLVM IR.
 const PIECES: [&str; 34] = [
     "\"",
     "{",

@@ -234,7 +234,7 @@ fn functions_come_before_their_loops() {
     }
 }
 
-/// Pieces with a meaning for the reader.
+/// Pieces of text that have a meaning in MLIR.
 const PIECES: [&str; 30] = [
     "\"",
     "{",

@@ -46,7 +46,7 @@ fn same(bench: &Bench, file: &str, arguments: &[&str]) {
             assert_eq!(ran.registered, "registered 1 unregistered 1", "{what}");
             let path = text.with_extension("lwp.ll");
             assert_eq!(bench.llvm.verify(&path), Ok(()), "{what}");
-            // It must also run without a runtime.
+            // The program must also run without a runtime.
             let program = path.with_extension("out");
             let alone = run(Command::new(program).args(arguments));
             assert_eq!(String::from_utf8(alone.stdout).unwrap(), plain, "{what}");
@@ -239,7 +239,7 @@ fn sampled_hits_are_the_first_and_then_random_ones() {
             assert!(row.first_ticks <= row.ticks && row.first_squares <= row.squares, "{row:?}");
         }
         if row.hits > 2000 {
-            // The mean gap is 64.5, up to six of its standard deviations.
+            // The mean gap differs from 64.5 by less than six of its standard deviations.
             let gaps = (row.hits - 100) as f64 / (row.begun - 100) as f64;
             let wide = 6.0 * 37.0 / ((row.begun - 100) as f64).sqrt();
             assert!((gaps - 64.5).abs() < wide, "{gaps} {row:?}");
@@ -258,7 +258,7 @@ fn it_works_in_programs_at_fixed_addresses_and_in_shared_objects() {
     let text = bench.text("kernels.c", &["-O1", "-fno-pie"]);
     let ran = bench.watch(&text, &all(Mode::Count), &["-no-pie"], &["12", "9"]);
     assert_eq!(ran.sum("matmul_ijk", Some((1, 0)), |row| row.hits), 12);
-    // As a shared object, which is loaded at run time and unloaded.
+    // Here, the program is a shared object, which is loaded at run time and unloaded.
     let text = bench.text("kernels.c", &["-O1", "-fPIC", "-Dmain=run"]);
     let (path, table) = instrumented(&text, &all(Mode::Count));
     let object = path.with_extension("so");
@@ -468,7 +468,7 @@ fn places_and_variables_are_those_of_the_source() {
         let producer = table.producer.unwrap();
         assert!(producer.contains("clang version"), "{producer}");
     }
-    // A loop over a range is where the range is iterated.
+    // The place of a loop over a range is where the program iterates over the range.
     let scratch = Scratch::new();
     let Some(made) = by_rustc(&scratch) else { return without_llvm("rustc") };
     let source = std::fs::read_to_string(programs().join("iterators.rs")).unwrap();

@@ -54,8 +54,8 @@ fn dlsym() -> Option<Dlsym> {
     unsafe { transmute::<usize, Option<Dlsym>>(address) }
 }
 
-/// Returns the address of this function in another library of the process. `own` is the address of
-/// this crate's function with the same name.
+/// Returns the address of the function `name` in another library of the process. `own` is the
+/// address of this crate's function with the same name.
 fn find(name: &CStr, own: usize) -> Option<*mut c_void> {
     let dlsym = dlsym()?;
     let look = |scope: &isize| {

@@ -71,9 +71,9 @@ pub fn check(counters: &[Counter], machine: &Machine) -> Report {
     Report { counters: alone, together }
 }
 
-/// Returns whether all counters open and count together. Then each also works alone, which need not
-/// be tried. Opening a counter can be slow: the first counter of a kind of software counter makes
-/// the kernel change its own code, for which it stops every processor.
+/// Returns whether all counters open and count together. If they do, each also works alone, which
+/// need not be tried. Opening a counter can be slow: the first counter of a kind of software
+/// counter makes the kernel change its own code, for which it stops every processor.
 pub fn all_at_once(counters: &[Counter]) -> bool {
     let (threads, packages) = by_scope(counters.to_vec());
     !counters.iter().any(is_always_zero)
@@ -371,7 +371,8 @@ pub fn split(counters: &[Counter], machine: &Machine) -> Result<Vec<Counter>, Pr
     }
 }
 
-/// Waits until every group of open counters has counted, as the group's times show.
+/// Waits, for at most 20 ms, until every group of open counters has counted, as the group's times
+/// show.
 fn counts(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure> {
     if is_scripted(plan) {
         return Ok(()); // The times of a simulated counter are part of its script.

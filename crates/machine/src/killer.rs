@@ -20,8 +20,9 @@ use counters::perf::{self, OpenError, Target};
 use counters::plan::{Plan, SourceKind};
 use counters::thread::OpenFailure;
 
-/// Checks that this process survives a call of `perf_event_open`. The first call reads a file, and
-/// makes a child process if a filter is active. A filter that is installed later is not noticed.
+/// Checks that this process survives a call of `perf_event_open`. The first call asks the kernel
+/// whether a filter is active, and if so, makes a child process. A filter that is installed later
+/// is not noticed.
 ///
 /// # Errors
 /// Fails with [`OpenError::KILLS`] if a filter would kill the process.

@@ -13,7 +13,8 @@ use crate::killer;
 use counters::plan::{Plan, SourceKind};
 use counters::thread::ThreadCounters;
 
-/// Batches of each kind. The median ignores the few that other programs disturbed.
+/// The number of batches with counters, and of batches without. Their median ignores the few that
+/// other programs disturbed.
 const BATCHES: usize = 7;
 /// Turns of each thread in a batch.
 const TURNS: u32 = 60;
@@ -31,8 +32,9 @@ pub struct Switches {
     pub added_range_ns: [f64; 2],
 }
 
-/// Returns `None` if no counter of `plan` is opened in the kernel, if the kernel counts no switches
-/// for a thread, if threads cannot be kept on one CPU, or if the counters cannot be opened.
+/// Measures switches without and with the counters of `plan`. Returns `None` if no counter of
+/// `plan` is opened in the kernel, if the kernel counts no switches for a thread, if threads cannot
+/// be kept on one CPU, or if the counters cannot be opened.
 pub fn measure(plan: &Plan) -> Option<Switches> {
     if !plan.groups().iter().any(|group| group.kind == SourceKind::Perf) {
         return None;
@@ -84,7 +86,8 @@ impl Batch {
         self.cpu_ns as f64 / self.switches as f64
     }
 
-    /// `None` if there were too few switches, because the threads were not on one CPU.
+    /// Adds two batches. Returns `None` if there were too few switches, because the threads were
+    /// not on one CPU.
     fn and(self, other: Self) -> Option<Self> {
         let switches = self.switches + other.switches;
         (switches >= u64::from(TURNS))

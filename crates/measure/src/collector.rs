@@ -124,8 +124,9 @@ impl Values<'_> {
     }
 }
 
-/// A registered collector. The recorder calls it until this value is dropped. Its memory is kept
-/// until the process ends, because another thread may still be in one of its functions.
+/// A registered collector. The recorder calls the collector until this value is dropped. The
+/// collector's memory is kept until the process ends, because another thread may still be in one of
+/// its functions.
 #[derive(Debug)]
 pub struct Registered {
     number: i32,
@@ -235,7 +236,8 @@ unsafe extern "C" fn stop<C: Collector>(
 mod tests {
     use super::*;
 
-    /// Returns the state and the device that it was given.
+    /// A collector whose state is the device that it was given, and whose first value is the
+    /// negated state. Some devices make it fail.
     struct Echo;
 
     impl Collector for Echo {

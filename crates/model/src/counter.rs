@@ -62,7 +62,7 @@ impl Default for Scale {
     }
 }
 
-/// The threads or CPUs whose occurrences a counter counts.
+/// Whether a counter counts the events of a thread, or those of some CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
     /// One thread. If the counter is opened for a CPU instead, it counts on this CPU.

@@ -339,7 +339,7 @@ fn builtins_are_offered_where_they_can_be_formed() {
     assert_eq!(list(&counts(&["cycles"])), ["frequency"]);
     assert_eq!(list(&counts(&["cycles", "instructions"])), ["ipc", "cpi", "frequency"]);
     assert_eq!(list(&counts(&["cpu-cycles:u", "PAPI_TOT_INS:u"])), ["ipc", "cpi", "frequency"]);
-    // Not in one group, or not in the same modes.
+    // These counters are not in one group, or not in the same modes.
     let apart = [operand("cycles", Unit::Cycles, 0), operand("instructions", Unit::Count, 1)];
     assert_eq!(list(&apart), ["frequency"]);
     assert_eq!(list(&counts(&["cycles:u", "instructions:k"])), ["frequency"]);

@@ -44,7 +44,7 @@ pub enum NameCause {
     /// Kernel probes are counted as tracepoints.
     KprobePmu,
 
-    /// A pattern, but a list takes single tracepoints.
+    /// The name is a pattern, but a list takes single tracepoints.
     TracepointPattern(String),
     /// This user may not read tracefs.
     ClosedTracefs,
@@ -62,8 +62,8 @@ pub enum NameCause {
     /// An offset was added to the name of an indirect function, but has a meaning only in one of
     /// its implementations.
     OffsetIntoIndirect,
-    /// The probed code chooses an implementation of an indirect function. The value counts the
-    /// function itself.
+    /// The probed code chooses an implementation of an indirect function. The text is a counter of
+    /// the function itself.
     ChoosingCode(String),
     /// The file has the function in these versions.
     Versions(Vec<String>),
@@ -86,7 +86,7 @@ pub enum NameCause {
     NearestPreset(&'static str),
     /// No generic counter has the preset's meaning. The processor's vendor may have one.
     VendorOnly,
-    /// A vendor's name in another spelling than perf's.
+    /// The text is a vendor's name in another spelling than perf's.
     VendorSpelling,
     /// perf has no name with a similar spelling.
     NoSuchPerfName,

@@ -114,7 +114,7 @@ pub fn of_devices(
                 Defaults { counters, ..Defaults::default() }
             }
             None if kind.counted_by == CountedBy::Processor => {
-                // Several kinds of devices run on the same processor.
+                // Several kinds of devices use the counters of the processor, which are added once.
                 if std::mem::replace(&mut processor_is_done, true) {
                     continue;
                 }
@@ -132,7 +132,8 @@ pub fn defaults(machine: &Machine) -> Defaults {
     processor(crate::devices::PROCESSOR_DEFAULTS, &Resolver::new(machine), machine)
 }
 
-/// Semicolons separate counters, as in TVM; between them there may be lists with commas.
+/// Resolves the value of a variable. Semicolons separate counters, as in TVM; between them there
+/// may be lists with commas.
 fn typed(text: &str, resolver: &Resolver) -> Result<Vec<Counter>, NameError> {
     // A comma is as long as a semicolon, so the places of errors do not change.
     let text = text.trim_end().trim_end_matches(';').replace(';', ",");
@@ -207,7 +208,7 @@ fn is_read_in_user_mode(counters: &[Counter]) -> bool {
 fn alone(names: &[&str], resolver: &Resolver, machine: &Machine) -> (Defaults, bool) {
     let mut set = Defaults::default();
     let mut narrowed = Vec::new();
-    // As one list, so that the counters share a group.
+    // The names are resolved as one list, so that the counters share a group.
     let list = resolver.resolve(&names.join(",")).unwrap_or_default();
     // Usually all work together, and need not be tried one by one.
     if !list.is_empty() && all_at_once(&list) {

@@ -1,5 +1,5 @@
 //! Resolves hardware breakpoints: `mem:address[/length][:rwx]`. The address must be known before
-//! the program starts. It is known for programs that were linked with `-no-pie`, and in tests.
+//! the program starts. It is known for programs that were linked with `-no-pie`.
 
 use model::{PerfAttr, Source, Unit};
 

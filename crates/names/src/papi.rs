@@ -30,7 +30,7 @@ macro_rules! intel {
     };
 }
 
-/// Presets of floating-point operations. Some of AMD's processors have one event for them
+/// Presets of floating-point operations. Some of AMD's processors have an event for a preset
 /// ([`amd::papi`]); the second column is for other processors.
 const FLOATING: &[(&str, NameCause)] = &[
     ("PAPI_FP_OPS", NameCause::Precisions(&["PAPI_SP_OPS", "PAPI_DP_OPS"])),

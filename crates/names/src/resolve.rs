@@ -76,7 +76,7 @@ impl Resolver {
         self
     }
 
-    /// Returns the names of the sources, without those of [`Resolver::bulk`].
+    /// Returns the names that the sources know, without those of [`Resolver::bulk`].
     pub fn catalogue(&self) -> Vec<Entry> {
         self.sources.iter().flat_map(|s| s.entries()).collect()
     }

@@ -82,7 +82,7 @@ impl Trouble {
         Self { kind, at: None, cause: None }
     }
 
-    /// Sets the byte of the list.
+    /// Sets the byte of the list at which the error is.
     pub fn at(mut self, at: usize) -> Self {
         self.at = Some(at);
         self

@@ -1,5 +1,6 @@
 //! Resolves a vendor's names (`inst_retired.any`, `ls_dispatch.ld_dispatch`). [`Vendor`] reads the
-//! tables. The places of a row's terms come from sysfs or from the processor's manual.
+//! tables. The places of the bits of an event's terms come from sysfs or from the processor's
+//! manual.
 
 use std::rc::Rc;
 

@@ -1,5 +1,6 @@
 //! Resolves uprobes: `uprobe:/path/of/a/file:function[@version][+offset]` and `uretprobe:…`, as in
-//! bpftrace. The kernel counts a hit when a counted thread reaches that instruction of the file.
+//! bpftrace. The kernel counts a hit when a counted thread reaches the probed instruction of the
+//! file.
 //!
 //! ```text
 //!  symbol ── symbols: .symtab, .dynsym, or the file's separate symbols ──► address

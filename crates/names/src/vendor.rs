@@ -105,7 +105,7 @@ impl Vendor {
     }
 }
 
-/// Reads this processor's tables, and why parts of them cannot be used.
+/// Reads this processor's tables. The second list says why parts of them cannot be used.
 fn read(directory: &Path, machine: &Machine) -> (Vec<VendorEvent>, Vec<String>) {
     let chosen = match mapfile::choose(directory, machine) {
         Ok(chosen) => chosen,

@@ -92,7 +92,7 @@ fn other_processors_refuse() {
     assert_eq!(refused("AuthenticAMD", 26, 2, name), text("AuthenticAMD family 26"));
     assert_eq!(refused("", 0, 0, name), text("of an unknown vendor"));
     assert_eq!(refused("AuthenticAMD", 25, 0x61, name), None);
-    // Zen 3 lacks the event of `name`, but has the other one.
+    // Zen 3 lacks the event of `name`, but has that of the name below.
     for model in [0x01, 0x21, 0x44, 0x50] {
         assert_eq!(refused("AuthenticAMD", 25, model, name), text("Zen 3"));
         assert_eq!(refused("AuthenticAMD", 25, model, "ls_any_fills_from_sys.all_dram_io"), None);

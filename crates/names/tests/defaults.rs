@@ -78,7 +78,7 @@ fn a_device_without_a_source_is_skipped_with_one_sentence() {
     assert_eq!(set.skipped[0].component, "cuda");
     let set = of(&["rocm"], &[("TVM_PAPI_ROCM_METRICS", "rocm:::SQ_WAVES")], Devices::known());
     assert!(set.unwrap().skipped[0].missing.what.contains("librocprofiler64.so"));
-    // After `-e`, the counter is an error.
+    // In a list as for `-e`, the counter is an error.
     let error = Resolver::new(&Machine::here())
         .resolve("cs,cuda:::event:elapsed_cycles_sm:device=0")
         .unwrap_err();

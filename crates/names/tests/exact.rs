@@ -162,8 +162,8 @@ fn a_process_out_of_descriptors() {
         let ok = problem.message == message && problem.cause == Cause::ProcessDescriptors;
         // Counting works if one file descriptor is free, whatever its number.
         let limit = libc::rlimit { rlim_cur: lowest, ..limit };
-        // SAFETY: `limit` outlives the call. The calls change the child in which they run, and
-        // nothing is open at the last number.
+        // SAFETY: `limit` outlives the call. The calls change only the child in which they run, and
+        // nothing there uses descriptor 0.
         unsafe {
             libc::close(0);
             libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
@@ -291,7 +291,7 @@ fn perf_counts_the_same() {
     let line = text.lines().find(|l| l.contains("page-faults")).expect("perf's line");
     let with_pages: i64 = line.split(',').next().unwrap().parse().expect("perf's count");
 
-    // A run that touches no pages, which is subtracted below.
+    // This run touches no pages. Its count is subtracted below.
     let mut without = Command::new("perf");
     without.args(["stat", "-x,", "-e", "page-faults:u", "--"]).arg(&argument);
     without.args(["--ignored", "--exact", "touch_no_pages"]);

@@ -142,7 +142,8 @@ fn breakpoints() {
     assert_eq!(fields(of("MEM:0x10/1:u")), (5, 0x10, 1, 3, true));
 }
 
-/// The typed text, the byte, the message, and the cause (`Debug` of [`names::NameCause`]).
+/// Each row has the typed text, the byte, the message, and the cause (`Debug` of
+/// [`names::NameCause`]).
 #[test]
 fn errors_say_what_where_and_what_instead() {
     #[rustfmt::skip]

@@ -109,7 +109,7 @@ impl Pfm {
 
     fn numbers(&self, name: &str) -> Result<Numbers, String> {
         const OS_PERF_EVENT: c_int = 1;
-        // User mode, kernel and hypervisor, as a counter without modifiers.
+        // User mode, kernel and hypervisor: the modes of a counter without modifiers.
         const ALL_MODES: c_int = 1 | 8 | 16;
         let mut attr = [0u64; 32];
         let mut arg = EncodeArg {

@@ -22,7 +22,7 @@ fn modifiers() -> impl Strategy<Value = Modifiers> {
     )
 }
 
-/// Quotes, slashes and commas, or nothing.
+/// Any text: with quotes, slashes and commas, or empty.
 fn anything() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z0-9]{0,8}", "[-a-zA-Z0-9 ,/:{}=\"\\\\.é<>&]{1,12}", "\\PC{1,12}"]
 }
@@ -33,7 +33,7 @@ fn word() -> impl Strategy<Value = String> {
     })
 }
 
-/// Must not consist of modifiers alone.
+/// The name of a tracepoint, which must not consist of modifiers alone.
 fn point() -> impl Strategy<Value = String> {
     "[a-zA-Z0-9_]{0,8}z"
 }
@@ -101,7 +101,7 @@ fn list() -> impl Strategy<Value = List> {
     vec(entries, 1..5).prop_map(|entries| List { entries })
 }
 
-/// Printing changes byte offsets.
+/// Clears the byte offsets, because printing changes them.
 fn placeless(mut list: List) -> List {
     fn clear(item: &mut Item) {
         item.at = 0;

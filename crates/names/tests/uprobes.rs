@@ -312,7 +312,7 @@ fn separate_symbols() {
     assert!(place(&tree).unwrap_err().contains("no function of"));
 }
 
-/// Return probes at entries and elsewhere, by name and by number, with and without symbols.
+/// Tests return probes at entries and elsewhere, by name and by number, with and without symbols.
 #[test]
 fn return_probes_are_at_entries() {
     let Some(shop) = Workshop::new("returns") else { return };
@@ -358,7 +358,7 @@ fn return_probes_are_at_entries() {
     }
 }
 
-/// Why return probes in the middle of functions are refused: the kernel opens them, and they
+/// Shows why return probes in the middle of functions are refused: the kernel opens them, and they
 /// destroy the program's stack. If this test fails, the kernel has begun to refuse them itself.
 #[test]
 fn the_kernel_would_let_it_happen() {
@@ -448,7 +448,8 @@ fn damaged_files_are_errors() {
     for round in 0..1000 {
         let mut bytes = whole.clone();
         for _ in 0..=next(3) {
-            // Headers, tables and unwinding data, but not padding.
+            // Only bytes of headers, tables and unwinding data are changed, and none of the
+            // padding.
             let used = bytes.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, _)| at);
             let used: Vec<usize> = used.collect();
             let at = used[next(used.len())];

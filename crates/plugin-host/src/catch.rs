@@ -116,7 +116,8 @@ pub(crate) unsafe fn open(name: &std::ffi::CStr, flags: c_int) -> Result<*mut c_
     };
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if opened.is_err() {
-        // SAFETY: the call of dlopen that took the locks was left, so it will not release them.
+        // SAFETY: the call of dlopen that took the locks did not return, so it will not release
+        // them.
         unsafe { held.restore() };
     }
     opened.map(|handle| handle as *mut c_void)

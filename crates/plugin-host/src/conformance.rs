@@ -2,10 +2,10 @@
 //!
 //! Each [`Probe`] must run in a process of its own, because a plugin may crash in it.
 //!
-//! A finding is based on a [`Clause`] of the interface. It is a violation if it contradicts the
-//! published header, or if the published host refuses it or reports an error. Everything else is
-//! advice. Some probes make calls that no published host makes ([`Probe::is_published`]). A plugin
-//! that fails such a probe is still valid.
+//! A finding is based on a [`Clause`] of the interface. It is a violation if the plugin contradicts
+//! the published header, or if the published host refuses what the plugin does or reports an error.
+//! Everything else is advice. Some probes make calls that no published host makes
+//! ([`Probe::is_published`]). A plugin that fails such a probe is still valid.
 
 mod calls;
 mod clauses;
@@ -29,9 +29,9 @@ use crate::platform::Library;
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// No data is lost, but it could be better.
+    /// The plugin could do better, but no data is lost.
     Style,
-    /// Valid, but loses data or crashes in a less careful or newer host.
+    /// The plugin is valid, but loses data or crashes in a less careful or newer host.
     Fragile,
     /// Violates the interface.
     Violation,

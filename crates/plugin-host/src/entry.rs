@@ -28,7 +28,7 @@ pub struct Argument<'a> {
     pub value: Value<'a>,
 }
 
-/// One event. Fields that its phase does not have are `None`.
+/// One event. Fields that events of this phase do not have are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// `X` a slice, `i` a moment, `C` values of a counter, `M` a fact about a row, `s` and `f` the

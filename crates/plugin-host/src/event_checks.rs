@@ -58,20 +58,20 @@ impl Asked {
 
 static BUILDERS: Known<Builder> = Known::new();
 
-/// A plugin's way to hand over events.
+/// Receives a plugin's events and passes them on to a sink.
 #[derive(Debug)]
 pub struct Builder {
     state: Lock<State>,
-    /// What the plugin sees.
+    /// The struct of functions that the plugin sees.
     raw: NonNull<TraceBuilder>,
     problems: Arc<Problems>,
-    /// One more than the last declared type.
+    /// One more than the number of the last declared type.
     own_end: &'static AtomicU32,
 }
 
 #[derive(Default)]
 struct State {
-    /// Set while the builder is open.
+    /// The receiver of the events; `None` while the builder is closed.
     sink: Option<NonNull<dyn Sink>>,
     asked: Asked,
     /// The event that is being made; `None` after one that was left out.
@@ -161,9 +161,9 @@ impl Builder {
             add_device: Some(add_device),
             add_resource: Some(add_resource),
         };
-        // SAFETY: `raw` is never freed. It is written anew each time, because a plugin may have
-        // overwritten it. A plugin that reads it outside of a call finds the same bytes before and
-        // after this write.
+        // SAFETY: `raw` is never freed. The struct is written anew for each call, because a plugin
+        // may have overwritten it. A plugin that reads it outside of a call finds the same bytes
+        // before and after this write.
         unsafe { self.raw.write_volatile(functions) };
         let result = call(self.raw.as_ptr().cast_const());
         drop(open);
@@ -244,7 +244,8 @@ fn text<'a>(pointer: *const c_char) -> Option<&'a [u8]> {
 unsafe extern "C" fn add_event(handle: *mut c_void, event: *const ProfileEvent) -> c_int {
     const CALL: &str = "addEvent";
     enter(handle, CALL, |builder, state| {
-        // The next calls complete this event, even if it is refused.
+        // The event before this one is complete. Later calls are about this one, even if it is
+        // refused.
         builder.finish(state);
         state.any = true;
         state.name.clear();
@@ -301,7 +302,7 @@ unsafe extern "C" fn set_last_flow(handle: *mut c_void, flow: *const ProfileEven
         needs_event(state, CALL)?;
         let raw = checked(flow, CALL, ProfileEventFlow::SIZE)?;
         if ![FLOW_FWD_BWD, FLOW_ASYNC_CPU_GPU].contains(&raw.flow_type) {
-            // The published host accepts it and writes no arrow.
+            // Kineto's own host accepts such a flow and writes no arrow for it.
             builder.problems.add(Problem::UnknownFlow(raw.flow_type));
             return Ok(());
         }
@@ -377,7 +378,7 @@ pub(crate) unsafe extern "C" fn add_counter(
         if !raw.value.is_finite() {
             return Err(Some(Problem::NotFinite));
         }
-        // The event and this value stay in their order.
+        // The event before this value goes to the sink first, which keeps their order.
         builder.finish(state);
         sink(state)?.counter(&Counter {
             time_ns: raw.time_ns,

@@ -12,8 +12,9 @@ pub struct Exposed {
     pub place: PathBuf,
     /// Who can change it, and why.
     pub why: String,
-    /// Whether a group or all users can change it, so that root does not load the plugin. Otherwise
-    /// it belongs to one other user, and root loads it: this is usual with sudo and in containers.
+    /// Whether a group or all users can change it; root then does not load the plugin. Otherwise it
+    /// belongs to one other user, which is usual with sudo and in containers, and root loads the
+    /// plugin.
     pub is_refused: bool,
 }
 
@@ -54,15 +55,15 @@ fn special(kind: std::fs::FileType) -> &'static str {
 }
 
 /// If this process runs as root, returns a place where other users could change what is loaded for
-/// `file`. `of_directory` says that the file was found by its directory, so that a new file there
-/// is a new plugin.
+/// `file`. `of_directory` means that the user named the file's directory, so a new file there
+/// would be loaded, too.
 #[cfg(unix)]
 pub fn exposed_to_others(file: &Path, of_directory: bool) -> Option<Exposed> {
     // SAFETY: `geteuid` has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         return None;
     }
-    // The links of the written path could be changed, too.
+    // Other users could also change a link in the path as it was given.
     let written = std::path::absolute(file).ok()?;
     let real = file.canonicalize().ok()?;
     let (one, other) = (exposed(&real, of_directory), exposed(&written, of_directory));
@@ -73,7 +74,7 @@ pub fn exposed_to_others(file: &Path, of_directory: bool) -> Option<Exposed> {
     }
 }
 
-/// There is no root, so this returns `None`.
+/// Returns `None`, because this system has no user root.
 #[cfg(not(unix))]
 pub fn exposed_to_others(_file: &Path, _of_directory: bool) -> Option<Exposed> {
     None

@@ -6,26 +6,26 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 
-/// The files of OpenCL's layers, separated by colons.
+/// The variable with the files of OpenCL's layers, separated by colons.
 pub const OPENCL_LAYERS: &str = "OPENCL_LAYERS";
 
-/// The file that CUDA's driver loads.
+/// The variable with the file that CUDA's driver loads.
 pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 
-/// The file that NVTX loads at the program's first range.
+/// The variable with the file that NVTX loads at the program's first range.
 pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 
-/// The functions of a layer, as its table of names contains them.
+/// The names of a layer's functions, as the table of names in its file contains them.
 const LAYER: &[&[u8]] = &[b"\0clInitLayer\0", b"\0clGetLayerInfo\0"];
 
-/// The function that CUDA's driver calls.
+/// The name of the function that CUDA's driver calls.
 const INJECTION: &[&[u8]] = &[b"\0InitializeInjection\0"];
 
-/// The function that NVTX calls.
+/// The name of the function that NVTX calls.
 const NVTX: &[&[u8]] = &[b"\0InitializeInjectionNvtx2\0"];
 
 /// Returns a value of [`OPENCL_LAYERS`] with the layers among `files` and those in `before`, the
-/// present value. Returns `None` if there is no new layer.
+/// present value. Returns `None` if no layer is among `files`.
 ///
 /// A file counts as a layer if it contains the names of a layer's functions. It is not loaded to
 /// find that out, because its constructors would run here. A path with a colon cannot be named in
@@ -62,7 +62,8 @@ pub fn opencl_layers<'a>(
 }
 
 /// Returns a value of [`CUDA_INJECTION`] with the first of `files` that is made for CUDA's driver.
-/// Returns `None` if there is none, or if the user has set the variable: the driver loads one file.
+/// Returns `None` if there is none, or if the user has set the variable, because the driver loads
+/// only one file.
 pub fn cuda_injection<'a>(
     files: impl IntoIterator<Item = &'a Path>,
     before: Option<&OsStr>,
@@ -112,7 +113,7 @@ mod tests {
         let source = scratch.join("layer.c");
         let text = "int clInitLayer(void) { return 0; }\nint clGetLayerInfo(void) { return 0; }\n";
         fs::write(&source, text).expect("writes");
-        // An absolute path stays as it is.
+        // `c::shared` also takes an absolute path.
         let compiled = c::shared("cc", source.to_str().expect("UTF-8"), &layer, &["-Wno-pedantic"]);
         let Some(()) = compiled else { return testkit::skip("opencl_layers", "no cc") };
         let other = scratch.join("other.so");

@@ -14,7 +14,7 @@
 //! | [`discover`](mod@discover) | which files of a directory are plugins, in which order |
 //! | [`fit`] | whether a file may be loaded |
 //! | [`catch`] | calls that a plugin's exceptions do not leave |
-//! | [`layers`] | which plugins the OpenCL loader must load, too |
+//! | [`layers`] | which plugins the loaders of OpenCL, CUDA and NVTX must load, too |
 //! | [`load`] | a plugin: opened, extended, registered, queried |
 //! | [`session`] | one recording of one profiler |
 //! | [`event_checks`] | the functions that a plugin hands its events to |
@@ -25,9 +25,10 @@
 //! | [`stream`] | events as bytes, from the process of the plugins to the one that makes a profile |
 //! | [`problem`] | everything that a plugin can do wrong, with messages |
 //!
-//! A plugin is somebody else's code in the host's process. The host checks pointers for null, and
-//! sizes for their least value. It cannot detect a wild pointer, or a size that exceeds the
-//! readable memory. A mistake that it detects becomes a [`Problem`], and the recording goes on.
+//! A plugin is somebody else's code in the host's process. The host checks that pointers are not
+//! null and that sizes are large enough. It cannot detect a wild pointer, or a size that exceeds
+//! the readable memory. A mistake that it detects becomes a [`Problem`], and the recording goes
+//! on.
 
 pub mod catch;
 pub mod conformance;

@@ -22,7 +22,7 @@ pub fn process_number() -> u32 {
     }
 }
 
-/// Returns a word that is zero in a forked child.
+/// Returns a word that the kernel sets to zero in a forked child; `None` if it cannot do so.
 #[cfg(target_os = "linux")]
 fn wiped_word() -> Option<&'static AtomicU32> {
     use std::sync::atomic::AtomicPtr;

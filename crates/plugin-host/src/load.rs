@@ -36,7 +36,7 @@ static HOSTS: Known<Host> = Known::new();
 #[derive(Debug)]
 pub struct Host {
     types: Mutex<Vec<(String, u32)>>,
-    /// One more than the last declared type.
+    /// One more than the number of the last declared type.
     own_end: AtomicU32,
     says: Says,
     /// A [`TakeEvents`], or null.
@@ -51,7 +51,8 @@ pub type TakeEvents = fn(number: u32, session: *mut c_void) -> bool;
 
 // SAFETY: the pointer in `raw` is the address of the host itself, which is never freed.
 unsafe impl Send for Host {}
-// SAFETY: the pointer in `raw` is only passed on, and everything that changes is behind a lock.
+// SAFETY: the pointer in `raw` is only passed on, and everything that changes is atomic or behind
+// a lock.
 unsafe impl Sync for Host {}
 
 impl Host {
@@ -178,7 +179,7 @@ unsafe impl Sync for Plugin {}
 /// One profiler of a plugin.
 #[derive(Debug)]
 pub struct Profiler {
-    /// The name, or the file's name if it has none.
+    /// The profiler's name, or the name of the plugin's file if the profiler has none.
     pub name: String,
     /// The types that it supports, each once, in the profiler's order.
     pub types: Vec<u32>,
@@ -259,8 +260,8 @@ impl Plugin {
             unsafe { library.close() };
             return plugin;
         };
-        // From here on the file stays loaded, because it may have started threads or given out
-        // addresses.
+        // From here on the file stays loaded, because its code may have started threads or given
+        // out addresses.
         let extend = library.symbol(abi::kineto::EXTEND_SYMBOL);
         plugin.register(register.as_ptr(), extend.map(|extend| extend.as_ptr().cast_const()), host);
         plugin
@@ -288,7 +289,7 @@ impl Plugin {
         plugin
     }
 
-    /// Lets the plugin extend its host and register.
+    /// Lets the plugin extend its host and register its profilers.
     fn register(
         &mut self,
         register: *const c_void,
@@ -303,7 +304,7 @@ impl Plugin {
             problems: Arc::clone(&problems),
         })));
         REGISTRIES.add(collecting);
-        // The plugin may use the registry at any time.
+        // The registry is leaked, because the plugin may use it at any time.
         let registry: &'static mut Registry = Box::leak(Box::new(Registry {
             size: Registry::SIZE,
             handle: std::ptr::from_ref(collecting).cast_mut().cast(),
@@ -397,7 +398,7 @@ impl Profiler {
         if needed.iter().any(|(_, there)| !there) {
             return None;
         }
-        // One byte more than a name may take shows a name that is too long.
+        // The array has one byte more than a name may take, which shows that a name is too long.
         let mut name = [0_u8; NAME_BYTES + 1];
         let mut types = [0_u32; abi::kineto::EVENT_TYPES.len() + 1 + OWN_ROOM];
         let mut arguments = QueryParams {

@@ -215,7 +215,8 @@ pub struct Problems {
     crashed: AtomicBool,
 }
 
-/// The largest number of different problems. Further ones count as the last one.
+/// The largest number of different problems. A further one is counted as another occurrence of the
+/// last one in the list.
 const MOST: usize = 256;
 
 impl Problems {

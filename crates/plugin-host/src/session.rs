@@ -56,7 +56,7 @@ pub struct Session<'p> {
 // SAFETY: the interface allows any thread to use the handle, one at a time.
 unsafe impl Send for Session<'_> {}
 
-/// Pushes and pops correlation ids. The plugin has a stack for each thread.
+/// Pushes and pops correlation ids. The plugin keeps stacks of ids for each thread.
 #[derive(Clone, Debug)]
 pub struct Correlation {
     /// `None` after the session. Locked during calls of the plugin.
@@ -124,7 +124,7 @@ impl Profiler {
         if !report(&self.problems, "profilerCreate", code) {
             return None;
         }
-        // The plugin could have written into the first list.
+        // The plugin could have overwritten the list that it got, so the list is made again.
         let asked: Vec<u32> =
             self.types.iter().copied().filter(|number| setup.types.contains(number)).collect();
         let interface = &self.interface;
@@ -201,8 +201,8 @@ impl Session<'_> {
         self.call(self.profiler.interface.stop, "profilerStop")
     }
 
-    /// Pauses collecting (`false`) or continues it (`true`), if the plugin can. Returns whether it
-    /// did.
+    /// Pauses collecting (`false`) or continues it (`true`), if the plugin can. Returns whether
+    /// the plugin returned success.
     pub fn toggle(&mut self, enabled: bool) -> bool {
         let toggle = self.profiler.extension.and_then(|extension| extension.toggle);
         let may = self.state == State::Started && self.is_at_home();

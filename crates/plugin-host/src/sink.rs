@@ -17,7 +17,7 @@ pub struct Event {
     pub device: i32,
     /// The stream; for work of the CPU, the thread.
     pub resource: i32,
-    /// The arrow that begins or ends here.
+    /// The arrow that begins or ends at this event.
     pub flow: Option<Flow>,
 }
 
@@ -26,9 +26,9 @@ pub struct Event {
 pub struct Flow {
     /// [`abi::kineto::FLOW_FWD_BWD`] or [`abi::kineto::FLOW_ASYNC_CPU_GPU`].
     pub flow_type: u32,
-    /// The same at both ends, and not 0.
+    /// The arrow's id, which is the same at both ends and not 0.
     pub id: u32,
-    /// Whether the arrow begins here.
+    /// Whether the arrow begins at this event.
     pub is_start: bool,
 }
 
@@ -46,7 +46,8 @@ impl Metadata {
         self.ends.clear();
     }
 
-    /// Adds a pair, unless its key is known. Returns whether there is room.
+    /// Adds a pair, unless there is a pair with the same key. Returns false if there is no room
+    /// for the pair.
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) -> bool {
         let room = self.bytes.len() + key.len() + value.len() <= MOST_METADATA
             && self.ends.len() < MOST_PAIRS;
@@ -60,7 +61,8 @@ impl Metadata {
         true
     }
 
-    /// Iterates over keys and values. A value should be JSON, but may not be.
+    /// Iterates over keys and values. A value should be JSON, but a plugin may have passed any
+    /// bytes.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let begins = std::iter::once(0).chain(self.ends.iter().map(|ends| ends.1 as usize));
         begins.zip(&self.ends).map(|(begin, ends)| {

@@ -54,13 +54,13 @@ const MESSAGE: u8 = 10;
 const DOING: u8 = 11;
 const MISSING: u8 = 19;
 
-/// The number of bytes that the writer collects.
+/// The writer passes its bytes on when it has collected this many.
 const CHUNK: usize = 64 * 1024;
 
 /// A text is in the stream once, but a profile has it again for each event that names it. So a
 /// stream may name this many bytes of texts, plus [`MOST_REPEATS`] bytes for each of its own bytes.
-/// The rest of the stream then counts as damaged. The shortest events of real profilers, with the
-/// longest texts that a writer repeats, need 80 bytes for each byte.
+/// If it names more, the rest of the stream counts as damaged. The shortest events of real
+/// profilers, with the longest texts that a writer repeats, need 80 bytes for each byte.
 const REPEATED_ANYWAY: u64 = 16 << 20;
 /// See [`REPEATED_ANYWAY`].
 const MOST_REPEATS: u64 = 128;
@@ -114,14 +114,15 @@ impl<W: Write> Writer<W> {
         number.into()
     }
 
-    /// Returns whether there is room for another record, and counts it as dropped if not.
+    /// Returns whether another record may be written, and counts the record as dropped if not.
     fn fits(&mut self) -> bool {
         let fits = self.room > 0 && self.error.is_none();
         self.dropped += u64::from(!fits);
         fits
     }
 
-    /// Takes a record, which begins at offset `before` of the buffer, from the room.
+    /// Subtracts the size of a record from the room; the record begins at offset `before` of the
+    /// buffer.
     fn added(&mut self, before: usize) {
         self.room = self.room.saturating_sub((self.buffer.len() - before) as u64);
         if self.buffer.len() >= CHUNK {
@@ -203,7 +204,7 @@ impl<W: Write> Sink for Writer<W> {
         self.buffer.push(MISSING);
         put(&mut self.buffer, what.into());
         put(&mut self.buffer, count);
-        // Nor does this.
+        // Nor do counts of missing events.
         self.added(self.buffer.len());
     }
 
@@ -318,14 +319,14 @@ impl<W: Write> Sink for Writer<W> {
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The writer ended it.
+    /// The writer ended the stream.
     Whole {
-        /// Events, rows and long values that did not fit.
+        /// Number of events, rows and long values that did not fit.
         dropped: u64,
     },
-    /// The writer did not end it, because it was killed or crashed.
+    /// The writer did not end the stream, because the writer's process crashed or was killed.
     Cut,
-    /// It contains bytes that [`Writer`] does not write.
+    /// The stream contains bytes that [`Writer`] does not write.
     Damaged {
         /// Bytes before the damage.
         at: u64,
@@ -375,7 +376,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads the whole stream and passes all records to the sink.
+    /// Reads the stream up to its end or the first damage, and passes the records to the sink.
     ///
     /// # Errors
     /// The source cannot be read.
@@ -451,7 +452,7 @@ impl<R: Read> Reader<R> {
         Ok(number)
     }
 
-    /// Counts the bytes of such a text.
+    /// Adds the length of a text to the bytes of repeated texts, and fails if these are too many.
     fn repeat(&mut self, number: usize) -> Result<(), Stop> {
         self.repeated += self.texts[number].len() as u64;
         match self.repeated <= REPEATED_ANYWAY + MOST_REPEATS * self.at {
@@ -479,7 +480,8 @@ impl<R: Read> Reader<R> {
         Ok(bytes)
     }
 
-    /// Reads one record. The last one returns the number of dropped events.
+    /// Reads one record. For the record that ends the stream, returns the number of dropped
+    /// events.
     fn record(&mut self, sink: &mut dyn Sink) -> Result<Option<u64>, Stop> {
         match self.byte()? {
             TEXT => {

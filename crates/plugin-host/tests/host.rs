@@ -67,7 +67,7 @@ fn host() -> &'static Host {
 
 struct Done {
     lines: Vec<String>,
-    /// Each with how often it occurred.
+    /// The problems, each with how often it occurred.
     problems: Vec<String>,
     calls: String,
     profilers: usize,
@@ -111,7 +111,7 @@ fn drive(compiler: &str, mistake: &str, types: &[u32]) -> Option<Done> {
         session.stop();
         session.process(&mut lines);
         drop(session);
-        // After the session, this must not call the plugin.
+        // After the end of the session, a push must not call the plugin.
         correlation.push(Stack::Ops, 42);
     }
     if mistake == "LATE" {

@@ -11,7 +11,8 @@ use abi::kineto::{
 };
 use testkit::{Scratch, c};
 
-/// Measured with a compiler on x86-64: size, size without padding, offsets.
+/// The layouts of the published structs, measured with a compiler on x86-64: size, size without
+/// padding, offsets.
 const PUBLISHED: &str = include_str!("layout.txt");
 
 fn line<T>(name: &str, unpadded: usize) -> String {

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! With the configuration `panic=WHERE`, the plugin panics in `start`, `stop`, `process`,
-//! `configure` or `flush`. With `fail=WHERE`, this function returns an error. So you can see how a
-//! host reacts.
+//! `configure` or `flush`. With `fail=WHERE`, the function of this name returns an error. So you
+//! can see how a host reacts.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -35,7 +35,7 @@ impl Anchor {
 /// The clock of one device.
 #[derive(Debug, Default)]
 pub struct Clock {
-    /// In the order of the device's time.
+    /// The bounds, in the order of the device's time.
     anchors: Vec<Anchor>,
 }
 
@@ -46,7 +46,7 @@ impl Clock {
         let bound = |utc_ns: i64| utc_ns.wrapping_sub(device_ns as i64);
         let (low, high) = (bound(before_ns), bound(after_ns));
         if high < low {
-            // The system's clock was set back.
+            // The system's clock was set back, so the comparison is left out.
             return;
         }
         let index = self.anchors.partition_point(|anchor| anchor.device_ns <= device_ns);
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(clock.offset(2_000), Some(3_600_000_004_050));
         clock.compare(3_000, 9_000, 8_000);
         assert_eq!(clock.anchors.len(), 2, "a reading that ended before it began is left out");
-        // A time before all comparisons, and numbers at the ends of their range.
+        // A comparison may be earlier than all before it, and a time may be the largest number.
         clock.compare(0, 1, 2);
         assert_eq!(clock.offset(0), Some(1));
         assert!(clock.offset(u64::MAX).is_some());

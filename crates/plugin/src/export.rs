@@ -328,7 +328,7 @@ pub unsafe fn extend<P: Profiler>(host: *const Host, extension: *mut Extension) 
         .map(|(number, (_, base))| number.unwrap_or(base.number()))
         .collect();
     if EXTENDED.set(Extended { host: Some(host), own }).is_err() {
-        // Another host was first, and its numbers stay.
+        // Another host has extended the plugin before, and the plugin keeps that host's numbers.
         return FAILED;
     }
     extension.configure = Some(configure::<P>);

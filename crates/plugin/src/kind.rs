@@ -31,7 +31,7 @@ kinds! {
     MEMSET 5;
     /// A kernel, on the device.
     KERNEL 6;
-    /// An entry that joins an id with the id of an op.
+    /// An entry that relates a correlation id to the id of an op.
     EXTERNAL_CORRELATION 7;
     /// A call of a runtime library, on the CPU. The published name mentions one vendor, but the
     /// meaning is general.

@@ -102,7 +102,8 @@ pub struct FlushRequests {
 }
 
 impl FlushRequests {
-    /// Makes requests for this session. The host must be in a call of one of its functions.
+    /// Makes requests for this session. Call this in a function that the host has called for the
+    /// session, such as `start`.
     pub fn of<S: Session>(session: &S) -> Self {
         Self { session: std::ptr::from_ref(session) as usize }
     }

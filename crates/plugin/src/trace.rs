@@ -36,8 +36,8 @@ impl Event {
         self
     }
 
-    /// Puts the event on this stream or queue of the device. Also adds the argument `stream`, by
-    /// which tools know work of a device.
+    /// Puts the event on this stream or queue of the device. Also adds the arguments `device` and
+    /// `stream`, by which tools know work of a device.
     #[must_use]
     pub fn stream(mut self, stream: i32) -> Self {
         self.raw.resource = stream;
@@ -78,7 +78,7 @@ pub enum Value<'a> {
     Int(i64),
     /// An unsigned whole number.
     Unsigned(u64),
-    /// A number. If it is not finite, its name is written as a text.
+    /// A number. If it is not finite, it is written as a text such as `NaN`.
     Float(f64),
     /// Yes or no.
     Bool(bool),
@@ -138,7 +138,8 @@ impl Value<'_> {
     }
 }
 
-/// Writes a text as JSON in ASCII. Kineto's own writer replaces names with other bytes.
+/// Writes a text as JSON in ASCII, because Kineto's own writer replaces names with bytes outside
+/// of ASCII.
 fn write_text(json: &mut String, text: &str) -> std::fmt::Result {
     json.push('"');
     for c in text.chars() {
@@ -199,7 +200,7 @@ impl<'t> Trace<'t> {
         self.failed += u64::from(code != Some(0));
     }
 
-    /// Adds an event. The result adds a name, arguments and arrows to it.
+    /// Adds an event. Methods of the result add a name, arguments and arrows to it.
     pub fn event(&mut self, event: &Event) -> EventInTrace<'_, 't> {
         let mut raw = event.raw;
         raw.event_type = self.extended.number(event.kind);
@@ -278,8 +279,8 @@ impl<'t> Trace<'t> {
         self.note(code);
     }
 
-    /// Describes a stream of a device, or a thread of a process. A lower `order` is shown higher
-    /// up.
+    /// Describes a stream of a device, or a thread of a process. Rows with a lower `order` are
+    /// shown above the others.
     pub fn resource(&mut self, device: i32, resource: i32, order: i32, name: &str) {
         let name = c_text(name);
         let raw = ProfileResourceInfo {

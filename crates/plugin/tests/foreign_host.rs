@@ -6,7 +6,7 @@ use std::process::Command;
 
 use testkit::{Scratch, c};
 
-/// Cargo builds the example with the tests.
+/// Returns the file of the example `every_call`, which Cargo builds with the tests.
 fn every_call() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     let profile = test.parent().and_then(Path::parent).expect("target/debug/deps/…");

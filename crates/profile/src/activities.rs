@@ -11,8 +11,8 @@
 //!
 //! All files except the last one are streams ([`crate::stream`]). A name or row is stored before
 //! the first event that refers to it. Ids (of processes, threads, flows) are stored as JSON,
-//! because traces use both numbers and strings. `args` and `more` are JSON objects with the text of
-//! the trace.
+//! because traces use both numbers and strings. `args` and `more` are JSON objects, written exactly
+//! as in the trace.
 //!
 //! Memory use: one batch of events, and each name and row once.
 

@@ -36,7 +36,7 @@ pub type Correction<'a> = Box<dyn Fn(f64, f64) -> Option<f64> + 'a>;
 /// Selects calls by the index of the process in the profile and the id of the export.
 pub type Chooser<'a> = Box<dyn Fn(usize, u32) -> bool + 'a>;
 
-/// The calls of a profile in batches, ordered by process, thread and end.
+/// The calls of a profile in batches, ordered by process, by thread and by the time of their end.
 pub struct Batches<'a> {
     profile: &'a Profile,
     decoder: PageDecoder<'a>,

@@ -13,10 +13,10 @@
 //! ([`crate::pools`]). So a manifest that somebody else wrote has no effect outside of the profile.
 //!
 //! A collector may be killed at any point. The pool is deleted only after the manifest says that
-//! its data is in the profile. At most, an empty pool remains, which takes about 12 KiB of shared
-//! memory. Nothing is counted twice: part, thread and sequence number identify a page, and readers
-//! use the longest complete copy. So two collectors at the same time do no harm. A collector does
-//! not truncate or rewrite a file of pages.
+//! its data is in the profile. If it is killed while it deletes the pool, at most an empty pool
+//! remains, which takes about 12 KiB of shared memory. Nothing is counted twice: part, thread and
+//! sequence number identify a page, and readers use the longest complete copy. So two collectors
+//! at the same time do no harm. A collector does not truncate or rewrite a file of pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -67,10 +67,10 @@ pub enum PoolFate {
     /// Everything was collected, and the pool was deleted.
     Removed,
     /// The file that the manifest names does not exist, for example after a reboot or on another
-    /// machine. Nothing was changed.
+    /// machine. Nothing was collected.
     Vanished(PathBuf),
     /// The file that the manifest names is not this profile's pool, or does not belong to the
-    /// caller. The text is the reason. Nothing was changed.
+    /// caller. The text is the reason. Nothing was collected.
     Refused(PathBuf, &'static str),
 }
 
@@ -119,7 +119,8 @@ pub fn finish(dir: &Path, manifest: Manifest, closing: Closing) -> Result<Collec
     collect_known(&Dir::open(dir)?, manifest, closing, true)
 }
 
-/// Collects the profile that `manifest` describes. `is_new`: the manifest must be written first.
+/// Collects the profile that `manifest` describes. If `is_new` is true, the manifest is written,
+/// too.
 fn collect_known(
     root: &Dir,
     manifest: Manifest,
@@ -311,7 +312,7 @@ fn append_counts(root: &Dir, left: &Leftovers) -> Result<()> {
 /// Appends the pages of dead processes that their parts do not contain yet.
 fn append_pages(root: &Dir, left: &Leftovers, pool: &Path) -> Result<usize> {
     let mut by_part: BTreeMap<PartId, Vec<_>> = BTreeMap::new();
-    // Empty pages, too: their headers contain which calls were in progress.
+    // Pages without records are also appended: their headers tell which calls were in progress.
     for page in &left.pages {
         let id = PartId::of(&page.header);
         if !left.is_alive(id) {

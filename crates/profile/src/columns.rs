@@ -42,7 +42,8 @@ pub struct Columns {
     /// For each counter of the run, what the calls added to it. Check [`GroupColumn::status`]
     /// first.
     pub values: Vec<Vec<u64>>,
-    /// Values that single calls have, in the order of the calls; see [`record::page`].
+    /// Values with keys, which only some calls have, in the order of the calls; see
+    /// [`record::page`].
     pub extras: Vec<Extra>,
     /// For each group of the run, its status and its times in the calls.
     pub groups: Vec<GroupColumn>,
@@ -126,7 +127,7 @@ pub struct Extra {
 /// The times of one group in each call of a page; empty if the page does not contain the group.
 #[derive(Debug, Default)]
 pub struct GroupColumn {
-    /// Whether the group's values are present.
+    /// The status of the group in each call.
     pub status: Vec<Status>,
     /// The time for which the group was enabled during the call, in ns; 0 if it was not read.
     pub enabled_ns: Vec<u64>,
@@ -153,9 +154,10 @@ impl Status {
         matches!(self, Self::Whole | Self::Multiplexed)
     }
 
-    /// Determines the status. A group of kernel counters that was not enabled counts another task
-    /// than the calling thread, so its 0 is meaningless. This happens after a raw `clone` that
-    /// shares its creator's thread-local storage. A simulated group may have no times.
+    /// Determines the status. If the enabled time of a group of kernel counters is 0, the group
+    /// belongs to another task than the calling thread, and its values are meaningless. This
+    /// happens in a thread that a raw `clone` made and that shares its creator's thread-local
+    /// storage. A simulated group may have no times.
     fn of(read: bool, enabled: u64, running: u64, simulated: bool) -> Self {
         match (read, running) {
             (false, _) => Self::NotRead,
@@ -281,8 +283,8 @@ impl Columns {
         if ticks > i64::MAX as u64 { 0 } else { ticks }
     }
 
-    /// Whether the workgroup, the dispatch and the worker of call `i` are known. A hook of the
-    /// runtime that reports a call does not pass them.
+    /// Whether the workgroup, the dispatch and the worker of call `i` are known. They are not
+    /// known if a hook of the runtime reported the call.
     #[inline]
     pub fn knows_workgroup(&self, i: usize) -> bool {
         let [x, y, z] = &self.count;

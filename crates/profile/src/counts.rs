@@ -66,8 +66,8 @@ pub struct CountedSteps {
 }
 
 impl CountedSteps {
-    /// Creates the sample of one export on one thread. `all_away`: steps of the process that were
-    /// away.
+    /// Creates the sample of one export on one thread. `all_away` is the number of the process's
+    /// steps that were away.
     fn new(of: &Steps, row: &SampledCalls, all_away: u64, is_open: bool) -> Self {
         let until = if of.has_ended == 0 { all_away } else { of.away };
         let away = until.saturating_sub(of.away_before);
@@ -161,11 +161,12 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
     Ok(found)
 }
 
-/// Adds up the frames of a process. Of an export's frames on a thread, the one with the most calls
-/// is used.
+/// Joins the frames of a process. If a thread has several rows for an export, the row with the
+/// most calls is used.
 ///
-/// The steps are those of the frame with the most steps. A thread updates its number of steps that
-/// were away when it makes calls. So while a thread runs, other threads may have a later number.
+/// The numbers about steps are those of the thread's frame with the most steps. A thread updates
+/// its number of steps that were away when it makes calls. So while a thread runs, other threads
+/// may have a later number.
 pub(crate) fn join(frames: CountsFrames) -> (Vec<CountedCalls>, Vec<ThreadSpent>, Option<Steps>) {
     let mut threads: BTreeMap<u32, (Spent, BTreeMap<u32, CountsRow>)> = BTreeMap::new();
     let mut by_steps: BTreeMap<u32, (Steps, Vec<SampledCalls>)> = BTreeMap::new();
@@ -202,7 +203,8 @@ pub(crate) fn join(frames: CountsFrames) -> (Vec<CountedCalls>, Vec<ThreadSpent>
             let of = own.zip(sampled.get(&row.export));
             let steps = of.map(|((steps, _), of)| CountedSteps::new(steps, of, all_away, is_open));
             let steps = steps.filter(|steps| steps.unseen > 0);
-            // The thread itself has already added most of the estimated calls.
+            // The thread itself has already added `of.unseen` of the estimated calls to
+            // `row.calls`.
             let more = steps.zip(of).map_or(0, |(steps, (_, of))| steps.unseen - of.unseen);
             CountedCalls {
                 process: 0,

@@ -83,8 +83,8 @@ impl Write for Bounded {
 mod tests {
     use super::*;
 
-    /// From binutils' `c++filt` 2.40 (`-p` for the short form) and the documentation of Rust's
-    /// mangling scheme.
+    /// The expected names are from binutils' `c++filt` 2.40 (`-p` for the short form) and from the
+    /// documentation of Rust's mangling scheme.
     #[test]
     fn names_of_cxx_and_rust_become_readable() {
         for (name, short, whole) in [
@@ -114,8 +114,8 @@ mod tests {
         }
     }
 
-    /// A name whose type doubles with each level: `pair<T, T>`, where T is the type of the level
-    /// before.
+    /// Returns a name whose type doubles with each level: `pair<T, T>`, where T is the type of the
+    /// level before.
     fn doubling(levels: u32) -> String {
         // S_ is the function, S0_ is `pair`, and S1_, S2_, … are the types in the order in which
         // they occur.

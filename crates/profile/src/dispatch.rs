@@ -18,7 +18,7 @@ use hashbrown::HashMap;
 
 /// Larger dispatches are not assembled; only their calls are shown.
 const MOST_WORKGROUPS: u64 = 1 << 24;
-/// Maximum number of dispatches of one export at a time.
+/// Maximum number of dispatches of one export that are assembled at the same time.
 const MOST_OPEN: usize = 64;
 
 /// The number of a dispatch, from 1.
@@ -78,7 +78,7 @@ pub struct Placed {
     pub id: DispatchId,
     /// Whether the call is the first one of its dispatch.
     pub first: bool,
-    /// The dispatches that ended with this call.
+    /// The dispatches that this call completed or closed.
     pub over: Vec<Dispatch>,
 }
 
@@ -93,8 +93,8 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// Creates an assembler. `lost_calls`: calls of this process may be missing. `last`: the
-    /// highest dispatch number in use.
+    /// Creates an assembler. `lost_calls` says whether calls of this process may be missing, and
+    /// `last` is the highest dispatch number in use.
     pub fn new(lost_calls: bool, last: DispatchId) -> Self {
         Self { open: HashMap::new(), last, lost_calls, lanes: Vec::new() }
     }
@@ -213,8 +213,8 @@ mod tests {
         }
     }
 
-    /// The id, seen workgroups, start, end, exactness and lane of each dispatch: first the
-    /// completed ones.
+    /// Returns the id, seen workgroups, start, end, exactness and lane of each dispatch: first of
+    /// the completed ones.
     fn run(lost: bool, calls: &[Workgroup<'_>]) -> Vec<(u64, u64, i64, i64, bool, usize)> {
         let mut assembler = Assembler::new(lost, 0);
         let mut over = Vec::new();

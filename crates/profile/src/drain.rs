@@ -43,7 +43,7 @@ struct Files {
     open: BTreeMap<PartId, File>,
 }
 
-/// Number of files that are kept open.
+/// At most this many files are kept open.
 const MOST_FILES: usize = 64;
 
 impl Drain {

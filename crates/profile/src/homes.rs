@@ -40,8 +40,8 @@ impl Profile {
         let mut by_thread = HashMap::new();
         for (process, of_plugins) in self.processes.iter().enumerate() {
             let Some(owner) = of_plugins.id.owner() else { continue };
-            // These rows are streams of a device, whose numbers may equal those of threads by
-            // chance.
+            // Other parts have rows of a device's streams, whose numbers may equal those of
+            // threads by chance.
             if of_plugins.number() != owner.pid {
                 continue;
             }

@@ -23,8 +23,8 @@ use crate::{PLUGIN_PARTS, PageDecoder, PageKey, PartId, Profile};
 /// A key in the JSON document of activities: the processes whose plugins provided the events, as
 /// [`PartId::name`] names them, in the order of the rows' numbers.
 pub const PROCESSES_KEY: &str = "plugin_processes";
-/// The first row of plugins' events, above the rows of dispatches and tracks. It must fit in 32
-/// bits for viewers.
+/// The number of the first row of plugins' events; the rows of dispatches and tracks have lower
+/// numbers. It fits in 32 bits, as viewers need it.
 pub const PLUGIN_ROWS: i64 = 7_000_000;
 
 /// Kineto and PyTorch store the id of the op in this argument.
@@ -39,8 +39,8 @@ pub struct Launcher {
     pub export: u32,
     /// Number of activities of devices that the op launched.
     pub launched: u32,
-    /// Number of activities that calls before this one launched, by process and id. So activities
-    /// can be numbered from 0.
+    /// Number of activities that earlier calls launched, in the order of process and id. With it,
+    /// activities of all calls can be numbered from 0.
     pub before: u64,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Ids<'a> {
 
     /// Returns the process of an activity on a device, and the id of the op that launched it.
     pub fn of_event(&mut self, event: &Activity<'_>) -> Option<(Whose, u64)> {
-        // Parsing takes time, and most events have no id.
+        // Most events have no id, and parsing takes time, so the text is searched first.
         let args = event.args.filter(|args| event.form == b'X' && args.contains(ARGUMENT))?;
         // A plugin's own kind of event is on a device if it has a stream.
         if !self.is_on_device(event.category?).unwrap_or_else(|| args.contains("\"stream\":")) {
@@ -97,7 +97,8 @@ impl<'a> Ids<'a> {
         Some(((self.trace.member, process?), id))
     }
 
-    /// `None` if the category has no published meaning.
+    /// Returns whether activities of the category are on a device; `None` if the category has no
+    /// published meaning.
     fn is_on_device(&mut self, category: NameId) -> Option<bool> {
         let (trace, registry) = (self.trace, &self.registry);
         *self.on_device.entry(category).or_insert_with(|| {

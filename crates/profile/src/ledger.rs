@@ -76,7 +76,7 @@ impl LossCount {
 /// error number, and counts of 0 are left out.
 pub fn merge_losses<'a>(all: impl IntoIterator<Item = &'a LossCount>) -> Vec<LossCount> {
     let mut merged: Vec<LossCount> = Vec::new();
-    // A map, because a damaged ledger may contain any number of names.
+    // `places` is a map, because a damaged ledger may contain very many names.
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for one in all.into_iter().filter(|one| one.count > 0) {
         match places.get(one.name.as_str()) {

@@ -21,7 +21,8 @@ pub const PLUGIN_PARTS: u32 = 1 << 14;
 /// One generation of a process of a run. Its part is `processes/PID-START-GENERATION`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartId {
-    /// Start time in clock ticks since boot. The first field, so that parts are sorted by age.
+    /// Start time in clock ticks since boot. It is the first field, so that parts are sorted by
+    /// age.
     pub start_time: u64,
     /// Process id.
     pub pid: u32,
@@ -148,7 +149,8 @@ impl Leftovers {
                     meet(PartId::of(&header));
                     pages.push(LeftPage { number, header, copy: Some(bytes) });
                 }
-                // The page's thread has not written to it yet, or it was already cleared.
+                // The page's thread has not written to the page yet, or the page was already
+                // cleared.
                 Err(PageError::NoMagic) => {}
                 Err(_) => {
                     let owner = rows.get(&row).and_then(|id| ledgers.get_mut(id));

@@ -32,7 +32,7 @@ impl ProcessId {
     }
 }
 
-/// From `/proc/PID/stat`.
+/// What is needed of `/proc/PID/stat`.
 pub(crate) struct Stat {
     pub start_time: u64,
     zombie: bool,

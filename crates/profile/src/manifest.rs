@@ -156,7 +156,7 @@ pub struct SwitchCost {
     pub bare_ns: f64,
     /// The median cost that the counters add to a switch.
     pub added_ns: f64,
-    /// The smallest and the largest additional cost of a batch.
+    /// The smallest and the largest additional cost per switch in a batch of switches.
     pub added_range_ns: [f64; 2],
 }
 

@@ -16,8 +16,9 @@
 //! known.
 //!
 //! **Counters.** The profile has the counters of all members. Counters of two members are the same
-//! if their names, units and passes are equal. Groups with a common counter become one group. Where
-//! a member did not count a counter, its values are missing, and not 0.
+//! if their names, units and passes are equal, and if both or none are simulated. Groups with a
+//! common counter become one group. Where a member did not count a counter, its values are missing,
+//! and not 0.
 
 use model::MAX_COUNTERS;
 use serde::{Deserialize, Serialize};
@@ -101,8 +102,8 @@ pub enum AlignedBy {
 }
 
 /// Combines the counters of several recordings. Also returns, for each recording, the index of each
-/// of its counters in the result. `None` if there are too many counters, or if their orders
-/// contradict each other.
+/// of its counters in the result. `None` if there are too many counters, if their orders contradict
+/// each other, or if different counters have the same name.
 pub fn unite(all: &[&[CounterInfo]]) -> Option<(Vec<CounterInfo>, Vec<Vec<usize>>)> {
     let mut groups: Vec<Vec<CounterInfo>> = Vec::new();
     for counters in all {

@@ -151,7 +151,7 @@ struct Exports {
 }
 
 impl Exports {
-    /// The list may have this many places for each export. Exports with higher numbers are in
+    /// The list has at most this many places for each export. Exports with higher numbers are in
     /// `beyond`.
     const SPARSEST: usize = 4;
 
@@ -181,14 +181,15 @@ impl Exports {
 }
 
 impl Ops {
-    /// Numbers the ops process by process, those of its libraries first.
+    /// Numbers the ops process by process, and within a process those of its libraries first.
     pub(crate) fn new<'a>(processes: impl IntoIterator<Item = Exporting<'a>>) -> Self {
         let mut known: HashMap<Op, OpId> = HashMap::new();
         let mut result = Self { hosts: vec![Host::UNKNOWN], ..Self::default() };
         let mut known_hosts: HashMap<&Host, u32> = HashMap::new();
         for (hosts, libraries, exports) in processes {
             let mut all = Vec::new();
-            // The first host with a number, or library with an id, is used.
+            // If several hosts have the same number, or several libraries the same id, the first
+            // one is used.
             let mut numbers: HashMap<u8, u32> = HashMap::new();
             for (number, host) in hosts {
                 let place = *known_hosts.entry(host).or_insert_with(|| {

@@ -229,8 +229,8 @@ impl Found {
 }
 
 impl Place {
-    /// Deletes the pool and its directory. The links are deleted first. So after an interruption, a
-    /// directory without a pool is empty.
+    /// Deletes the pool and its directory. The links are deleted before the pool. So if the
+    /// deletion is interrupted, a directory without a pool is empty.
     pub fn remove(&self) -> io::Result<()> {
         for link in LINKS {
             let found = self.inside.look(link);

@@ -74,8 +74,8 @@ pub struct Profile {
     pub members: Vec<Member>,
     /// Losses of the run as a whole and of tracks. Those of a process are in the process.
     pub losses: Vec<LossCount>,
-    /// For each thread of each process: calls that began before this number of ticks are left out.
-    /// Empty by default.
+    /// For each thread of each process, a moment in ticks: calls that began before it are left
+    /// out. Empty by default.
     pub(crate) left_out: Vec<Vec<u64>>,
     pub(crate) root: Dir,
     /// The directories that may have activities, each with the index of its member.
@@ -106,10 +106,10 @@ pub struct Process {
     pub calibrations: Vec<Calibration>,
     /// The steps of the process's clock, if known.
     pub clock_steps: Option<Granularity>,
-    /// The times of brackets. The last entry of a thread and set of counters counts.
+    /// The times of brackets. The last entry of a thread and set of counters is the valid one.
     pub brackets: Vec<Brackets>,
     /// The times that the host itself needed to announce ops, before and after the ops. The last
-    /// entry of a thread counts.
+    /// entry of a thread is the valid one.
     pub announced: Vec<Brackets>,
     /// The cost of recording outside of calls and threads, if known.
     pub cost: Option<ProcessCost>,
@@ -124,11 +124,12 @@ pub struct Process {
     /// and the fields after it are valid here.
     pub steps: Option<Steps>,
     pub(crate) counted: Vec<CountedCalls>,
-    /// See [`Manifest::switch_cost`]. With passes, the value of the process's pass.
+    /// See [`Manifest::switch_cost`]. In a profile with passes, it is the value of the process's
+    /// pass.
     pub switch_cost: Option<SwitchCost>,
     /// The threads, in the order of their numbers.
     pub threads: Vec<Thread>,
-    /// Whether the process is still running.
+    /// Whether the process is running and may still record.
     pub alive: bool,
     /// The pass of the process, from 0.
     pub pass: u32,
@@ -450,8 +451,8 @@ impl Process {
         self.parts.as_ref().ok_or_else(gone)?.dir(self.id.name())?.file(PAGES_NAME)
     }
 
-    /// Opens the files with events of plugins and recordings of PyTorch's profiler, in the order in
-    /// which they were begun.
+    /// Opens the files with events of plugins and recordings of PyTorch's profiler, in the order of
+    /// their numbers.
     ///
     /// # Errors
     /// Fails if the process's directory cannot be read, or if a file is not a regular file.

@@ -268,8 +268,9 @@ impl Dir {
     /// Opens a regular file for reading and appending, and creates it if it does not exist.
     ///
     /// # Errors
-    /// Same as for [`Dir::file`]. [`ErrorKind::Refused`] also if the file has a second name, or
-    /// belongs neither to the caller nor to the directory's owner.
+    /// Fails if the file can be neither opened nor created. Fails with [`ErrorKind::Refused`] if
+    /// it is not a regular file, has a second name, or belongs neither to the caller nor to the
+    /// directory's owner.
     pub(crate) fn append(&self, name: &str) -> Result<File> {
         if let Some(tree) = self.tree() {
             return tree

@@ -21,7 +21,8 @@ use rustix::io::Errno;
 /// Number of bytes that are read at a time: at least a page.
 const CHUNK_BYTES: usize = 1 << 20;
 const MAGIC: [u8; 8] = PAGE_MAGIC.to_le_bytes();
-/// Number of bytes of a header up to its sequence number. They identify the page of a fragment.
+/// Number of bytes of a header up to the end of its sequence number. They identify the page of a
+/// fragment.
 const IDENTITY_BYTES: usize = 60;
 
 /// Maximum number of fragments that are remembered. Otherwise, a file of fragments would need many
@@ -202,7 +203,7 @@ fn after_hole(mut file: &File, from: u64) -> io::Result<Option<u64>> {
         Ok(data) => data,
         // Only a hole follows.
         Err(Errno::NXIO) => end,
-        // The file system cannot tell where holes are.
+        // The file system does not report holes.
         Err(_) => return Ok(None),
     };
     io::Seek::rewind(&mut file)?;

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-/// Later bytes of a file are not read.
+/// At most this many bytes of a file are read.
 const MOST_BYTES: u64 = 1 << 40;
 /// Number of bytes that are read at a time. Longer holes are skipped.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -96,7 +96,7 @@ mod tests {
             let path = scratch.join(name);
             File::options().read(true).append(true).create_new(true).open(&path).unwrap()
         };
-        // Data, hole, data, hole; hole, data; only a hole; an empty file.
+        // The four files have data, hole, data, hole; hole, data; only a hole; and nothing.
         let cases: [&[(usize, u64)]; 4] =
             [&[(5, 64 << 20), (70_000, 8 << 20)], &[(0, 8 << 20), (3, 0)], &[(0, 8 << 20)], &[]];
         for (number, parts) in cases.iter().enumerate() {

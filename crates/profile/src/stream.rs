@@ -153,7 +153,7 @@ pub enum Ending {
     Open,
     /// In the middle of a message, or with bytes that are not a message.
     Torn {
-        /// Where the last complete message ends.
+        /// The end of the last complete message, in bytes from the start of the file.
         at: u64,
     },
 }
@@ -180,8 +180,8 @@ enum Stop {
 }
 
 impl StreamReader {
-    /// Opens the stream with this name. Returns `None` if it ends before the end of its schema, so
-    /// that it never contained data.
+    /// Opens the stream with this name. Returns `None` if the file has no complete schema, and so
+    /// contains no data.
     ///
     /// # Errors
     /// Fails if the file does not exist, cannot be read or is not an Arrow stream.
@@ -214,7 +214,8 @@ impl StreamReader {
         &self.schema
     }
 
-    /// Returns how the stream ends. Known once [`StreamReader::next_batch`] has returned `None`.
+    /// Returns how the stream ends. This is known once [`StreamReader::next_batch`] has returned
+    /// `None`.
     pub fn ending(&self) -> Ending {
         self.ending
     }
@@ -352,7 +353,7 @@ fn body_bytes(metadata: &[u8], schema: Option<&Schema>) -> Option<usize> {
         }
         let (width, values) = match field.data_type() {
             DataType::Boolean => (1, rows.div_ceil(8)),
-            // One more offset than strings.
+            // There is one more offset than strings.
             DataType::Utf8 => (4, 4 * (rows + 1)),
             number => number.primitive_width().map(|width| (width, rows * width))?,
         };

@@ -57,7 +57,7 @@ pub fn remove(path: &Path) -> Result<bool> {
                 let place = found.into_parts().1;
                 place.remove().map_err(Error::on("remove", &manifest.pool.unwrap_or_default()))?;
             }
-            // A later command deletes a pool that somebody may still use.
+            // Somebody may still use the pool, so it stays; a later command deletes it.
             Ok(_) | Err(NoPool::Gone | NoPool::Refused(_) | NoPool::Unreadable(_)) => {}
         }
     }
@@ -80,7 +80,7 @@ pub(crate) fn is_one(root: &Dir) -> Result<bool> {
     Ok(is_own && root.names()?.iter().all(|name| is_ours(root, name)))
 }
 
-/// Returns whether a command makes such an entry before the manifest.
+/// Returns whether the entry is one that a recording command makes before it writes the manifest.
 fn is_ours(root: &Dir, name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
     match name {
@@ -121,7 +121,8 @@ fn contains_only(
     inside.names().is_ok_and(|names| names.iter().all(|name| is_known(&inside, name)))
 }
 
-/// Returns whether the file is a pool, complete or not, that no process has open for writing.
+/// Returns whether the file is a pool, complete or not, that no process is known to have open for
+/// writing.
 fn is_unused_pool(dir: &Dir) -> bool {
     let Ok(file) = dir.file(POOL_NAME) else { return false };
     let is_begun = |found: &Stat| {

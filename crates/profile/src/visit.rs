@@ -44,8 +44,8 @@ impl<'a> PageDecoder<'a> {
         Self { profile, columns, bytes: Vec::new(), file: None, layouts: HashMap::new() }
     }
 
-    /// Returns the calls of one page. A page that does not exist or was damaged has no calls, and a
-    /// loss.
+    /// Returns the calls of one page. A page that does not exist or cannot be used has no calls,
+    /// and a loss.
     pub fn decode(&mut self, key: PageKey) -> &Columns {
         (self.columns.process, self.columns.thread) = (key.process, key.thread);
         self.columns.page = key.page;

@@ -28,7 +28,7 @@ use crate::leftovers::PartId;
 use crate::manifest::Clock;
 use crate::safe_dir::Dir;
 
-/// Maximum number of pages in memory: 64 MiB.
+/// Maximum number of pages in memory. Together they take 64 MiB.
 pub const MOST_PAGES: usize = 1024;
 
 /// Writes the parts of a profile, without the manifest.
@@ -65,8 +65,8 @@ struct Process {
     name: String,
     arguments: Vec<String>,
     job: Option<Job>,
-    /// The directory's name. It is opened for each write, because a trace may have more processes
-    /// than we may have open files.
+    /// The directory's name. The directory is opened for each write, because a trace may have more
+    /// processes than we may have open files.
     part: String,
     threads: u32,
     exports: u32,
@@ -250,7 +250,7 @@ impl CallsWriter {
         Ok(())
     }
 
-    /// Writes the thread's page, if it has one, and gives it an empty one.
+    /// Writes the thread's page, if it has one, and gives the thread an empty page.
     #[cold]
     fn turn_page(&mut self, thread: ThreadKey, at: u64) -> Result<()> {
         self.flush(thread.0, false)?;
@@ -318,7 +318,7 @@ impl CallsWriter {
 
 const IMPORTED: u8 = 0;
 
-/// A trace does not describe hosts.
+/// Returns the host of all imported calls, because a trace does not describe hosts.
 fn imported() -> Host {
     Host {
         name: "imported".into(),

@@ -13,8 +13,8 @@ use support::{names, read};
 use testkit::make::pool_path;
 use testkit::{CallScript, Item, ProfileScript, Scratch};
 
-/// Two processes that died. The first has one page in its file and one in the pool. The second has
-/// two threads that never flushed a page.
+/// Describes two processes that died. The first process has one page in its file and one in the
+/// pool. The second process has two threads that never flushed a page.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.pool = true;
@@ -67,8 +67,8 @@ fn the_content_of_the_pool_moves_to_the_profile() {
     assert_eq!(read(&dir), before);
 }
 
-/// The file may end after any number of bytes of a page. Collecting appends the whole page after
-/// them.
+/// A collector that is killed may leave any number of bytes of a page at the end of the file. The
+/// next collector appends the whole page after these bytes.
 #[test]
 fn collecting_can_be_killed_at_any_byte_and_run_again() {
     let (_scratch, dir) = crashed().written();
@@ -121,7 +121,8 @@ fn collecting_can_be_killed_between_the_last_steps() {
     assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pool, PoolFate::AlreadyCollected);
     assert_eq!(fs::read(dir.join("manifest.json")).unwrap(), before);
     assert_eq!(read(&dir), expected);
-    // The pool was collected but still exists.
+    // A collector was killed after it had marked the pool as collected, and before it deleted the
+    // pool.
     manifest.write(&dir).unwrap();
     fs::create_dir_all(pool_path(&dir).parent().unwrap()).unwrap();
     fs::write(pool_path(&dir), pool).unwrap();

@@ -11,8 +11,9 @@ use record::counts::{COUNTS_NAME, CountsFrame, CountsRow, Spent};
 use testkit::make::pool_path;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// Two processes that died. In the first, one thread had ended and written its counts to the file.
-/// The counts of its other thread, and of the second process, are still in the pool.
+/// Describes two processes that died. In the first process, one thread had ended and written its
+/// counts to the file. The counts of its other thread, and of the second process, are still in the
+/// pool.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.budget(0.02);
@@ -131,9 +132,9 @@ fn the_larger_count_is_the_later_one() {
 }
 
 /// Thread 0 knows of 30 steps that were away, the last of which may not have ended. Thread 1 made
-/// its last call when there were 20, 10 of which were before it began. Thread 2 is like thread 1,
-/// but has ended. Exports are called 3 times in a step. Thread 3 has calls that the host announces
-/// in every step.
+/// its last call when 20 steps were away, 10 of them before the thread began. Thread 2 is like
+/// thread 1, but has ended. Each export is called 3 times in a step. Thread 3 has calls that the
+/// host announces in every step.
 #[test]
 fn calls_in_steps_that_were_away_are_estimated() {
     let of = |away_before, away, has_ended, steps| Steps {
@@ -169,7 +170,7 @@ fn calls_in_steps_that_were_away_are_estimated() {
     assert_eq!(profile.processes[0].steps.map(|steps| (steps.steps, steps.away)), Some((38, 30)));
 }
 
-/// Numbers that no recorder would write.
+/// The file has numbers of steps that no recorder would write.
 #[test]
 fn impossible_steps_are_bounded() {
     let most = Steps { sampled: u64::MAX, weight: 1, away: u64::MAX, steps: 1, ..Steps::default() };

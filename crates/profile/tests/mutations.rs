@@ -1,5 +1,5 @@
-//! Reads a million damaged pages. The readers must not panic, and must refuse a flushed page that
-//! was changed.
+//! Reads a million damaged pages. Tests that the readers do not panic, and that they refuse a
+//! flushed page that was changed.
 //!
 //! The test is deterministic, to reproduce failures. `fuzz/` contains the same test as a fuzzer.
 
@@ -44,8 +44,8 @@ fn damage(r: &mut Random, bytes: &mut Vec<u8>, from: usize) {
     }
 }
 
-/// One page with a few calls for each layout, as in the pool, but without the bytes after the
-/// records.
+/// For each layout, returns a page with a few calls, as in the pool, but without the bytes after
+/// the records.
 fn written() -> Vec<(GroupLayout, Vec<u8>, Vec<Call>)> {
     let groups: [&[usize]; 4] = [&[], &[1], &[2, 1], &[1; 32]];
     let pages = groups.iter().zip(layouts()).map(|(groups, layout)| {
@@ -117,7 +117,7 @@ fn a_million_damaged_pages() {
                     damage(&mut random, &mut page, 0);
                     mine[1] += u64::from(read_page(&page, layout).is_none());
                 }
-                // Only the records are damaged. The header has the right number of bytes.
+                // Only the records are damaged. The header states the right number of bytes.
                 _ => {
                     let mut records = page.split_off(HEADER_BYTES);
                     damage(&mut random, &mut records, 0);
@@ -184,8 +184,8 @@ fn damaged_files_of_pages() {
     }
 }
 
-/// A run of pages with one block, which has two ids, one counter and room for two events, and its
-/// frames.
+/// Damages a run of pages and the frames made from it. The run has one block, with two ids, one
+/// counter and room for two events.
 #[test]
 fn damaged_loops() {
     let mut run = vec![0u8; PAGE_BYTES];

@@ -13,7 +13,7 @@ use profile::{ErrorKind, Manifest, Profile};
 use support::{names, read};
 use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 
-/// A thread with three pages of two calls.
+/// Describes a thread with three pages, each with two calls.
 fn three_pages() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("a", 0);
@@ -322,7 +322,7 @@ fn errors_name_the_path_and_the_reason() {
     assert!(matches!(later.kind(), ErrorKind::Schema { .. }), "{later}");
 }
 
-/// The calls have numbers in place of names.
+/// The calls can still be read, but the functions have no names.
 #[test]
 fn a_process_without_metadata() {
     let mut script = three_pages();
@@ -333,7 +333,7 @@ fn a_process_without_metadata() {
     assert_eq!(names(&losses), [("torn_metadata", 1)]);
 }
 
-/// A copy of the name for each export would need much memory.
+/// The name has 1 MiB, so a copy for each of the 500 exports would need much memory.
 #[test]
 fn a_long_name_of_a_library_is_kept_once() {
     let mut script = three_pages();

@@ -34,7 +34,7 @@ fn value(series: u32, time: i64, value: f64) -> Sample {
     Sample { series, time, reading: Some(Reading::Value(value)) }
 }
 
-/// The samples, the names of the losses, and the number of samples of unknown series.
+/// Returns the samples, the names of the losses, and the number of samples of unknown series.
 fn read(tracks: &Tracks) -> (Vec<Sample>, Vec<String>, u64) {
     let mut samples = tracks.samples().unwrap();
     let mut all = Vec::new();
@@ -102,7 +102,7 @@ fn samples_are_read_back_as_written() {
         value(id, 1, f64::INFINITY),
     ];
     values.iter().for_each(|s| imported.push(*s).unwrap());
-    // Dropped without `finish`, as if the process had been killed.
+    // The writer is dropped without `finish`, as if the process had been killed.
     imported.flush().unwrap();
     drop(imported);
 
@@ -148,7 +148,7 @@ fn a_reading_of_the_other_kind_or_of_no_series_is_refused() {
     );
 }
 
-/// The samples that can be read are the first ones, with all batches before the cut. A cut inside a
+/// From a stream that was cut, the samples of all complete batches can be read. A cut inside a
 /// message is a loss.
 #[test]
 fn a_stream_cut_anywhere_gives_its_whole_batches() {
@@ -170,8 +170,8 @@ fn a_stream_cut_anywhere_gives_its_whole_batches() {
         seen.push((samples.len(), losses.len()));
     }
     seen.dedup();
-    // No schema, no batch, one batch and two batches, each first with complete messages, then with
-    // an incomplete one.
+    // The cut is in the schema, or after none, one or two batches: first between two messages,
+    // then inside of a message.
     let none = usize::MAX;
     assert_eq!(seen, [(none, 0), (0, 0), (0, 1), (3, 0), (3, 1), (6, 0), (6, 1)]);
 }

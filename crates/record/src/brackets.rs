@@ -16,9 +16,10 @@ use crate::wire::wire;
 /// Number of buckets for each doubling of the time. So the middle of a bucket differs by less than
 /// 1/32 from the values in it, except in the last bucket.
 const PER_OCTAVE: u64 = 16;
-/// Number of buckets. The last one also counts all longer times.
+/// Number of buckets.
 pub const BUCKETS: usize = 16 * 15 + 1;
-/// The last bucket counts times from this many ticks on. Such brackets were probably interrupted.
+/// The last bucket counts times from this many ticks on. Brackets with such times were probably
+/// interrupted.
 const LONGEST: u64 = 1 << 18;
 
 /// Returns the index of the bucket that counts this many ticks.

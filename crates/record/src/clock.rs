@@ -97,7 +97,7 @@ pub struct Granularity {
 wire!(Granularity { smallest_ticks, typical_ticks });
 
 const READINGS: usize = 128;
-/// Maximum number of readings. At 20 ns per reading, they take 0.4 ms.
+/// Maximum number of readings. If a reading takes 20 ns, these readings take 0.4 ms.
 const MOST_READINGS: usize = 20_000;
 
 impl ClockKind {
@@ -138,7 +138,8 @@ impl Granularity {
 pub fn tsc_is_invariant() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        // Cached, because in a virtual machine each CPUID instruction takes tens of microseconds.
+        // The result is cached, because in a virtual machine each CPUID instruction takes tens of
+        // microseconds.
         static KNOWN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
         *KNOWN.get_or_init(ask_the_processor)
     }
@@ -285,12 +286,12 @@ impl Timeline {
     /// Converts a moment in ticks to `CLOCK_MONOTONIC` in ns.
     pub fn monotonic_ns(&self, ticks: u64) -> i64 {
         let delta = ticks.wrapping_sub(self.origin.ticks) as i64;
-        // A conversion to `f64` would round.
+        // A tick of 1 ns needs no conversion to `f64`, which would round.
         let ns = match self.ns_per_tick {
             1.0 => delta,
             ns_per_tick => (delta as f64 * ns_per_tick).round() as i64,
         };
-        // The number of ticks in a damaged file can be any number.
+        // The sum saturates, because a damaged file can contain any number of ticks.
         (self.origin.monotonic_ns as i64).saturating_add(ns)
     }
 

@@ -103,7 +103,7 @@ pub struct Entry {
     pub counted: AtomicU64,
     /// Sum of the durations of the timed calls, in ticks.
     pub ticks: AtomicU64,
-    /// The next timed call is chosen so that a call has the probability 1 / `period`.
+    /// The next timed call is chosen so that each call is timed with the probability 1 / `period`.
     pub period: AtomicU32,
     /// The counters of the next timed call are read with the probability 1 / `counter_period`.
     pub counter_period: AtomicU32,
@@ -143,8 +143,8 @@ pub struct Spent {
     pub cpu_ns: u64,
     /// An estimate of the part of `cpu_ns` that recording took.
     pub price_ns: u64,
-    /// Number of calls that were only counted, and not by a stub (code in place of an exported
-    /// function). Examples are ops that the host announced.
+    /// Number of calls that were only counted, and that the host announced itself, such as ops.
+    /// Calls through a stub (code in place of an exported function) are not among them.
     pub told_calls: u64,
     /// The part of `price_ns` that these calls took.
     pub told_ns: u64,

@@ -47,8 +47,8 @@ pub struct Host {
     pub shapes_if_asked: bool,
     /// Factors in thousandths: the best value, the low end and the high end of its range. A bracket
     /// costs more in the program than in the calibration, and the times of brackets show only a
-    /// part of this additional cost. That part times the factor is the whole. 1,000 if the times
-    /// are complete.
+    /// part of this additional cost. The whole additional cost is that part times the factor. The
+    /// factors are 1,000 if the times show the whole cost.
     pub unseen: [u32; 3],
     /// The words for the host's ops, such as `the ops of PyTorch`. Empty if the host calls no ops.
     pub ops: Text,
@@ -149,7 +149,8 @@ impl Wire for Host {
         let mut kinds = Vec::new();
         for _ in 0..d.u8()? {
             let (role, kind) = (d.u8()?, text(d)?);
-            // A role of a later version: this version cannot read its calls.
+            // A role that a later version added is left out, because this version cannot read its
+            // calls.
             let role = Role::ALL.get(usize::from(role));
             kinds.extend(role.map(|role| (*role, kind)));
         }
@@ -244,7 +245,7 @@ mod tests {
         let cut =
             Host::get(&mut Decoder::new(&bytes[..earlier])).expect("as of an earlier version");
         assert_eq!(cut, Host { inside: "".into(), ..read.clone() });
-        // Cut at every byte, or at 500 places if the description is long.
+        // The description is cut at every byte, or at 500 places if it is long.
         let cuts = (0..bytes.len()).step_by(bytes.len().div_ceil(500));
         for cut in cuts.filter(|cut| *cut != earlier) {
             assert!(Host::get(&mut Decoder::new(&bytes[..cut])).is_err(), "cut at {cut}");

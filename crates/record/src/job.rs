@@ -12,14 +12,15 @@ pub struct Job {
     pub size: Option<u32>,
 }
 
-/// The variables that the options `--rank` and `--world-size` set.
+/// The variable that the option `--rank` sets.
 pub const RANK_VARIABLE: &str = "COUNTERPOINT_RANK";
-/// See [`RANK_VARIABLE`].
+/// The variable that the option `--world-size` sets.
 pub const WORLD_SIZE_VARIABLE: &str = "COUNTERPOINT_WORLD_SIZE";
 
 /// The variables for the rank and for the number of ranks. The flag says whether the first variable
-/// counts only together with the second. The first pair that is set wins: what a person gave, then
-/// the innermost launcher (`mpirun` may start one `torchrun` per machine).
+/// is used only if the second is also set. The first pair that is set is used: first what a person
+/// gave, then the variables of the innermost launcher (`mpirun` may start one `torchrun` per
+/// machine).
 const LAUNCHERS: [(&str, &str, bool); 6] = [
     (RANK_VARIABLE, WORLD_SIZE_VARIABLE, false),
     // torchrun and its imitators. `RANK` alone may have any meaning.
@@ -32,7 +33,7 @@ const LAUNCHERS: [(&str, &str, bool); 6] = [
     ("SLURM_PROCID", "SLURM_NTASKS", false),
 ];
 
-/// The variables with the name or number of a job. The first usable one wins.
+/// The variables with the name or number of a job. The first usable value is taken.
 const NAMES: [&str; 4] =
     ["COUNTERPOINT_RUN", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PMIX_NAMESPACE"];
 /// torchrun's name for a job without a name. It would make all such jobs look like one job.
@@ -82,8 +83,8 @@ impl Job {
 }
 
 impl Wire for Job {
-    /// An unknown number of ranks is 0. A reader takes any number that is not above the rank as
-    /// unknown.
+    /// An unknown number of ranks is stored as 0. A reader takes any number that is not above the
+    /// rank as unknown.
     fn put(&self, e: &mut Encoder) {
         e.u32(self.rank).u32(self.size.unwrap_or(0));
     }

@@ -232,8 +232,8 @@ pub(crate) fn scan<F>(
 ) -> Scanned<F> {
     let mut all = Scanned::default();
     let (mut at, mut inside) = (0, false);
-    // How many bytes' checksums may still be computed. This limits the time for a file that is
-    // damaged on purpose.
+    // The checksums of at most this many more bytes are computed, which limits the time for a file
+    // that was damaged on purpose.
     let mut left = bytes.len().saturating_mul(4).saturating_add(1 << 20);
     while at < bytes.len() {
         let rest = &bytes[at..];
@@ -259,7 +259,8 @@ pub(crate) fn scan<F>(
     all
 }
 
-/// Returns the length of the frame here, if the bytes look like the prefix of a frame.
+/// Returns the length of the frame at the start of `bytes`, if they look like the prefix of a
+/// frame.
 fn frame_length(bytes: &[u8]) -> Option<usize> {
     let [a, b, c, d, _, high, zero, also, ..] = *bytes else { return None };
     let plausible = (high, zero, also) == (0, 0, 0);

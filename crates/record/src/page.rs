@@ -33,7 +33,7 @@
 //! ```
 //!
 //! `context.rs` explains how the next call is predicted. At the start of a page, no call is
-//! remembered, and the location and worker of the call before are zero. A call without counters
+//! remembered, and 0 is predicted as the location and the worker. A call without counters
 //! typically takes 3 to 5 bytes, and one with two counters 9 to 15 bytes.
 //!
 //! The keys of values are the constants `KEY_…`; from 16 on, [`crate::meta::ValueKey`] defines
@@ -141,7 +141,7 @@ pub struct Drawn {
 }
 
 impl Default for Drawn {
-    /// A call of a run without a budget.
+    /// Returns the values of a call in a run without a budget.
     fn default() -> Self {
         Self { period: 1, counter_period: 1, skipped: 0 }
     }

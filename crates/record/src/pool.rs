@@ -228,7 +228,8 @@ impl Pool {
         }
         let Some(layout) = Layout::of_size(stat.st_size as u64) else { return Err(libc::EINVAL) };
         let length = layout.pages_offset();
-        // Elsewhere first, because only a valid pool may replace an old one.
+        // The file is first mapped at another address than the old pool, because only a valid pool
+        // may replace the old one.
         let base = map_part(std::ptr::null_mut(), SHARED, fd, 0, length)?;
         let refuse = |errno| {
             // SAFETY: `base` was mapped above with this length, and no reference to it survives.
@@ -347,8 +348,8 @@ impl Pool {
         })
     }
 
-    /// Claims `count` consecutive free pages and returns the first one; `None` if there are not
-    /// enough. The search begins at the end of the pool, away from single pages.
+    /// Claims `count` consecutive free pages and returns the first one; `None` if so many do not
+    /// follow each other. The search begins at the end of the pool, away from single pages.
     pub fn claim_run(&self, row: u32, count: usize) -> Option<usize> {
         let claims = self.claims();
         let take = |n: usize| {
@@ -357,7 +358,8 @@ impl Pool {
         let mut end = claims.len();
         while count > 0 && end >= count {
             let first = end - count;
-            // The last page of the range that is taken. The next attempt uses the pages before it.
+            // The last page of the range that is in use. The next attempt uses the pages before
+            // it.
             let taken = (first..end).rev().find(|n| claims[*n].load(Ordering::Relaxed) != 0);
             let taken = taken.or_else(|| {
                 let lost = (first..end).find(|n| !take(*n))?;
@@ -395,7 +397,7 @@ impl Pool {
         place
     }
 
-    /// Releases a page. The content of the page must already have been flushed.
+    /// Releases a page. Its content must have been flushed, or must not be needed.
     pub fn release_page(&self, page: usize) {
         self.claim(page).store(0, Ordering::Release);
     }
@@ -430,8 +432,9 @@ impl Pool {
         }
     }
 
-    /// Replaces the page by private memory, in this process only. In a forked child, a record that
-    /// its parent had begun then ends in this memory.
+    /// Replaces the page by private memory, in this process only. If a child is forked in the
+    /// middle of a record, the child writes the rest of the record to this memory, and not to its
+    /// parent's page.
     ///
     /// # Errors
     /// Returns the `errno` of `mmap`, or `EFAULT` if the page is not mapped.
@@ -493,7 +496,7 @@ impl Pool {
         if errno() != libc::EINVAL {
             return Err(errno());
         }
-        // Older than Linux 5.14.
+        // The kernel is older than Linux 5.14.
         let fd = open_raw(path)?;
         let made =
             make_present_without_populate(place, PAGE_BYTES, self.layout().page_offset(page), fd);

@@ -58,8 +58,8 @@ impl Carrier {
         }
     }
 
-    /// Whether the library must be removed from the program's environment. With it, such a program
-    /// would not start, or would print a complaint.
+    /// Whether the library must be removed from the program's environment. With the library, such
+    /// a program would not start, or would print a complaint.
     pub fn refuses(self) -> bool {
         matches!(self, Self::OtherLibc | Self::OldGlibc | Self::OtherMachine | Self::Sanitized)
     }
@@ -99,7 +99,8 @@ pub fn examine(at: c_int, path: &CStr) -> Carrier {
     if start.get(..4) == Some(b"\x7fELF") {
         return examine_elf(&file, &start);
     }
-    // Not an ELF file. `execve` refuses it, but shells and `execvp` run it with /bin/sh.
+    // The file is neither a script with `#!` nor an ELF file. `execve` refuses it, but shells and
+    // `execvp` run it with /bin/sh.
     match File::open(libc::AT_FDCWD, c"/bin/sh") {
         Some(shell) if shell.read(0, &mut start) > 0 && start.get(..4) == Some(b"\x7fELF") => {
             examine_elf(&shell, &start)
@@ -152,9 +153,9 @@ fn examine_elf(file: &File, start: &[u8; START_BYTES]) -> Carrier {
 }
 
 /// Returns whether the program needs a shared runtime of AddressSanitizer that ends the program
-/// because our library is loaded before it. The library asks it not to (`__asan_default_options` in
-/// the agent). This has no effect if the program defines its own options. Nor does it affect
-/// runtimes older than that of GCC 8 (`libasan.so.5`).
+/// because our library is loaded before it. The library asks the runtime not to do so
+/// (`__asan_default_options` in the agent). This has no effect if the program defines its own
+/// options. It also has no effect on runtimes older than that of GCC 8 (`libasan.so.5`).
 #[inline(never)]
 fn insists_on_being_first(file: &File, header: &Header) -> bool {
     let (mut has_runtime, mut is_old) = (false, false);
@@ -231,7 +232,7 @@ impl File {
         self.fd >= 0
     }
 
-    /// Returns the number of bytes that were read.
+    /// Reads bytes from offset `at` on, and returns how many were read.
     fn read(&self, at: u64, to: &mut [u8]) -> usize {
         let (start, length) = (address(to.as_mut_ptr()), to.len() as c_long);
         let read = call(libc::SYS_pread64, [self.fd.into(), start, length, at as c_long]);

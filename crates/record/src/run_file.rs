@@ -25,8 +25,8 @@ const PREFIX_BYTES: usize = 24;
 
 /// Name of the run file in a profile directory.
 pub const RUN_FILE_NAME: &str = "run.bin";
-/// The name of the run file if programs should load profiler plugins. With this name, a program
-/// need not read the file at its start to learn that there are none.
+/// The name of the run file if programs should load profiler plugins. A program whose run file has
+/// the other name knows without reading the file that there are no plugins.
 pub const RUN_FILE_WITH_PLUGINS_NAME: &str = "run-with-plugins.bin";
 /// Environment variable with the absolute path of the run file.
 pub const RUN_FILE_VARIABLE: &str = "COUNTERPOINT_RUN_FILE";
@@ -68,8 +68,8 @@ pub struct RunFile {
 pub struct LoopOptions {
     /// Mode sampled: number of hits of each id and thread that are timed before the random ones.
     pub first: u32,
-    /// Mode sampled: the gap from one timed hit to the next is 1 + (random & this mask). A power of
-    /// two minus one.
+    /// Mode sampled: the gap from one timed hit to the next is 1 + (random & this mask). The mask
+    /// is a power of two minus one.
     pub gap_mask: u32,
     /// Mode log: number of hits of each id and thread that are recorded.
     pub logged: u32,
@@ -102,7 +102,7 @@ pub struct PluginOptions {
     /// Time between two requests to the plugins to hand over events while the program runs, in ms;
     /// 0 for no requests.
     pub flush_ms: u64,
-    /// The longest time of one call of a plugin at the end of the recording, in ms.
+    /// The longest time that one call of a plugin may take at the end of the recording, in ms.
     pub patience_ms: u64,
     /// Whether plugins get an id for each op.
     pub ids: bool,
@@ -130,7 +130,7 @@ impl PluginOptions {
 pub enum RunFileError {
     /// The file does not begin with the magic number of a run file.
     NoMagic,
-    /// Another version of Counterpoint wrote the file.
+    /// The file has a version that this program does not read.
     Version(u32),
     /// The file is truncated, at this offset in its body.
     Truncated(usize),

@@ -22,7 +22,7 @@ pub const VARINT_SLACK: usize = 9;
 pub unsafe fn put_varint(at: *mut u8, value: u64) -> *mut u8 {
     let log = (value | 1).ilog2();
     if log < 56 {
-        // log / 7 + 1 for each logarithm up to 55, without a division.
+        // This is log / 7 + 1 for each `log` up to 55, without a division.
         let bytes = (log * 9 + 73) >> 6;
         let word = (value << 1 | 1) << (bytes - 1);
         // SAFETY: by contract, eight bytes from `at` are writable.
@@ -60,7 +60,7 @@ pub fn get_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((kept >> len, len))
 }
 
-/// Converts an integer of small magnitude to a small unsigned integer.
+/// Converts a signed integer to an unsigned one, which is small if the magnitude is small.
 #[inline(always)]
 pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
@@ -317,7 +317,8 @@ impl<T: Wire> Wire for Box<T> {
     }
 }
 
-/// An optional value at the end of a payload, which may end before it.
+/// Writes and reads an optional value at the end of a payload; without the value, the payload ends
+/// before it.
 pub(crate) mod last {
     use super::{Decoder, Encoder, Truncated, Wire};
 
@@ -329,7 +330,7 @@ pub(crate) mod last {
     }
 }
 
-/// A byte array as a whole, and not byte by byte as for [`Vec`].
+/// Writes and reads a byte array as a whole, and not byte by byte as for [`Vec`].
 pub(crate) mod raw {
     use super::{Decoder, Encoder, Truncated};
 

@@ -22,7 +22,7 @@ impl Memory {
     }
 }
 
-/// A usage whose six fields differ.
+/// Returns a usage whose six fields differ.
 fn usage(from: u64) -> Usage {
     Usage {
         ticks: from,
@@ -54,8 +54,8 @@ fn start() -> PageStart {
     }
 }
 
-/// Calls for the ways of encoding a call: the same context, a new context, predicted and
-/// unpredicted workgroups, time going backwards, and the largest numbers.
+/// Returns calls that are encoded in different ways: with the same context, a new context,
+/// predicted and unpredicted workgroups, times that go backwards, and the largest numbers.
 fn calls() -> Vec<(Call, [GroupTimes; 1], [u64; 2])> {
     let base = Call {
         export: 4,
@@ -130,7 +130,7 @@ fn layout() -> GroupLayout {
 /// A call as it was read: the call itself, the times of its groups, and its values.
 type Read = (Call, Vec<GroupTimes>, Vec<u64>);
 
-/// The calls that can be read from `bytes`, and whether the page was valid to its end.
+/// Returns the calls that can be read from `bytes`, and whether the page was valid to its end.
 fn read(bytes: &[u8]) -> Result<(Vec<Read>, bool), PageError> {
     let layout = layout();
     let mut reader = PageReader::new(bytes, &layout)?;
@@ -207,7 +207,7 @@ fn a_torn_live_page_gives_every_record_before_the_tear() {
     let all = expected();
     for cut in 0..whole.len() - HEADER_BYTES {
         let mut torn = whole.clone();
-        // Not flushed (flags), and only `cut` bytes are committed.
+        // The flags say that the page is not flushed, and only `cut` bytes are committed.
         torn[12..16].copy_from_slice(&0u32.to_le_bytes());
         let committed =
             u32::from_le_bytes(torn[committed_at..committed_at + 4].try_into().unwrap());
@@ -274,8 +274,8 @@ fn with_two_counters_a_typical_record_is_short() {
     let mut sizes = Vec::new();
     let mut before = 0;
     for i in 0..1_000u32 {
-        // At 3 GHz: a tile that takes 200 µs and begins 2 µs after the previous one, with 200,000
-        // ns of task-clock and few page faults.
+        // Each call is a tile that takes 200 µs at 3 GHz and begins 2 µs after the previous one,
+        // with 200,000 ns of task-clock and few page faults.
         let call = Call {
             export: i / 16 % 4,
             count: [4, 4, 1],
@@ -429,8 +429,8 @@ fn a_drawn_call_says_how_likely_it_was() {
 #[test]
 fn the_bytes_of_a_drawn_call_are_those_of_the_format() {
     let small = |value: u8| value << 1 | 1;
-    // Bits d and 1; the start is 10 ticks after the base (zigzag); 40 ticks; period 7, counter
-    // period 3, 20 skipped calls.
+    // The tag has the bits d and 1. The start is 10 ticks after the base (as zigzag) and the
+    // duration 40 ticks; the period is 7, the counter period 3, and 20 calls were skipped.
     let record = [0b1_0001, small(20), small(40), small(7), small(3), small(20)];
     let page = page_of(&record);
     let layout = GroupLayout::default();
@@ -448,7 +448,7 @@ fn the_bytes_of_a_drawn_call_are_those_of_the_format() {
     }
 }
 
-/// An unflushed page without counters that has these bytes as its records, one of which is a call.
+/// Returns an unflushed page without counters whose records are these bytes, one of them a call.
 fn page_of(records: &[u8]) -> Vec<u8> {
     let mut memory = Memory::new();
     let mut writer = PageWriter::detached();

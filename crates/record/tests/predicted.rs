@@ -21,7 +21,7 @@ impl Memory {
     }
 }
 
-/// Pages without counters that begin at tick 1,000.
+/// Returns the start of pages without counters that begin at tick 1,000.
 fn start() -> PageStart {
     PageStart { base_ticks: 1_000, ..PageStart::default() }
 }
@@ -42,7 +42,7 @@ fn bytes_of(memory: &mut Memory, calls: &[Call]) -> Vec<u8> {
     memory.bytes()[HEADER_BYTES..header.file_bytes()].to_vec()
 }
 
-/// The calls of a page without counters, and whether the page was valid to its end.
+/// Returns the calls of a page without counters, and whether the page was valid to its end.
 fn timed(bytes: &[u8]) -> (Vec<Call>, bool) {
     let layout = GroupLayout::new(&[], 0);
     let mut reader = PageReader::new(bytes, &layout).expect("a page that was just written");
@@ -106,7 +106,8 @@ fn calls_that_are_predicted_contain_only_times() {
     assert_eq!(timed(memory.bytes()), (calls.to_vec(), true));
 }
 
-/// Repeated and new fields are mixed, with more exports than are remembered.
+/// Calls with repeated and with new fields are mixed, and have more exports than the page's
+/// memory.
 #[test]
 fn any_order_of_calls_reads_back() {
     let mut random = 0x9E37_79B9_7F4A_7C15u64;
@@ -148,7 +149,7 @@ fn any_order_of_calls_reads_back() {
     }
 }
 
-/// A page without counters that contains these records.
+/// Returns a page without counters that contains these records.
 fn page_with(version: u16, records: &[u8]) -> Vec<u8> {
     let mut memory = Memory::new();
     bytes_of(&mut memory, &[]);
@@ -170,8 +171,8 @@ fn pages_of_other_versions_are_refused_by_their_version() {
 
 #[test]
 fn a_record_that_refers_to_an_unknown_export_is_torn() {
-    // An export that was not called before, without a count; a record with both a context and an
-    // export; a tag with an unknown bit.
+    // Torn are a record without a count for an export that was not called before, one with both a
+    // context and an export, and one whose tag has an unknown bit.
     let first: &[u8] = &[1 | 2, 7, 3, 3, 3, 41, 11];
     for torn in [&[1 | 32, 9, 41, 11][..], &[1 | 2 | 32, 9, 3, 3, 3, 41, 11], &[1 | 128, 41, 11]] {
         assert_eq!(timed(&page_with(2, torn)), (vec![], false), "{torn:?}");

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use testkit::Browser;
 
-/// Presses keys to zoom and move the timeline and to go from call to call. Returns the duration of
-/// each frame.
+/// JavaScript that presses keys to zoom and move the timeline and to go from call to call. Its
+/// result is the duration of each frame.
 const FRAMES: &str = "(async () => { \
     const canvas = document.querySelector('canvas'); canvas.focus(); const times = []; \
     const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done))); \

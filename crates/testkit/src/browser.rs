@@ -27,8 +27,8 @@ pub struct Browser {
     answers: Receiver<Value>,
     session: Option<String>,
     last_id: u64,
-    /// Console messages, entries of the browser's log, exceptions, and requests to other addresses
-    /// than `file:` and `about:`.
+    /// Complaints are console messages, entries of the browser's log, exceptions, and requests to
+    /// other addresses than `file:` and `about:`.
     complaints: Vec<String>,
     /// The browser's standard error.
     said: PathBuf,
@@ -58,7 +58,7 @@ impl Browser {
         let mut child = Command::new("sh")
             .args(["-c", SHELL])
             .arg(program)
-            // The sandbox does not work for root. The pages are made by our own tests.
+            // The sandbox does not work for root, and pages of our own tests do not need it.
             .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"])
             .args(["--disable-background-networking", "--no-first-run", "--disable-dev-shm-usage"])
             // The browser reports exact amounts of memory, and pages can call the garbage
@@ -154,7 +154,7 @@ impl Browser {
         }
     }
 
-    /// Returns the complaints since this function was called before.
+    /// Returns the complaints since the last call of this function.
     pub fn complaints(&mut self) -> Vec<String> {
         // The answer to this request comes after all messages that the browser sent before.
         self.eval("0");

@@ -8,7 +8,7 @@ pub fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
 
-/// Returns the path of the newest clang of this machine, such as `clang-22` or plain `clang`.
+/// Returns the path of the newest `clang-N` of this machine, or of plain `clang` if there is none.
 /// `None` if there is no clang of version `least` or newer.
 pub fn clang(least: u32) -> Option<PathBuf> {
     let versioned = (least.max(15)..40).rev().map(|version| format!("clang-{version}"));
@@ -21,7 +21,8 @@ pub fn clang(least: u32) -> Option<PathBuf> {
     })
 }
 
-/// Returns the path of a compiler. For the names `clang` and `clang++`, this is the newest version.
+/// Returns the path of a compiler. For the names `clang` and `clang++`, it is the version that
+/// [`clang`] finds.
 pub fn compiler(name: &str) -> Option<PathBuf> {
     let Some(end) = name.strip_prefix("clang") else { return in_path(name) };
     let c = clang(0)?;

@@ -173,7 +173,7 @@ impl Firefox {
         }
     }
 
-    /// Returns the complaints since this function was called before: console messages, exceptions,
+    /// Returns the complaints since the last call of this function: console messages, exceptions,
     /// and requests to other addresses than `file:`, `about:` and `data:`.
     pub fn complaints(&mut self) -> Vec<String> {
         // The answer to this request comes after all messages that the browser sent before.
@@ -268,7 +268,7 @@ fn connect(address: &str) -> BufReader<TcpStream> {
 
 const MASK: [u8; 4] = *b"mask";
 
-/// RFC 6455 requires clients to mask the content of their frames.
+/// Returns a frame with masked content, as RFC 6455 requires it of clients.
 fn frame(first: u8, content: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
     match content.len() {

@@ -46,7 +46,7 @@ pub fn read_page(bytes: &[u8], layout: &GroupLayout) -> Option<(Vec<Call>, bool)
     Some((calls, torn))
 }
 
-/// Returns a page as in the pool, with as many of these bytes as fit as its records.
+/// Returns a page as in the pool, whose records are as many of these bytes as fit.
 pub fn page_of(records: &[u8]) -> Vec<u8> {
     static HEADER: OnceLock<Vec<u8>> = OnceLock::new();
     let header = HEADER.get_or_init(|| {
@@ -75,11 +75,12 @@ pub fn page(data: &[u8]) {
     }
 }
 
-/// Replaces the pages of one part of the profile, and reads every call with both readers.
+/// Replaces the pages of one part of the profile, and reads every call twice: page by page, and in
+/// batches.
 ///
 /// # Panics
-/// Panics if a reader breaks a guarantee, or if the profile does not open. Damaged pages are no
-/// reason for that.
+/// Panics if a reader breaks a guarantee, or if the profile does not open. Damaged pages must not
+/// cause a panic.
 pub fn profile(dir: &Path, pages: &[u8]) {
     let parts = fs::read_dir(dir.join(record::meta::PARTS_NAME)).expect("the profile has parts");
     let part = parts.flatten().next().expect("a part").path();

@@ -116,7 +116,8 @@ impl ProfileScript {
         (scratch, dir)
     }
 
-    /// Writes the profile and opens it. It exists until the returned directory is dropped.
+    /// Writes the profile and opens it. The profile exists on disk until the returned directory is
+    /// dropped.
     ///
     /// # Panics
     /// Panics if the profile cannot be written or opened.

@@ -53,8 +53,8 @@ extern "C" fn remove_all() {
     }
 }
 
-/// Also removes the pools that the manifests of profiles in it name, if they are in a directory
-/// whose name starts with `counterpoint-`.
+/// Removes a directory, and the pools that the manifests of profiles in it name. A pool is removed
+/// only if it is in a directory whose name starts with `counterpoint-`.
 fn remove(path: &Path) {
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
         let pool = profile::Manifest::read(&entry.path()).ok().and_then(|manifest| manifest.pool);

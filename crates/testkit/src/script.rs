@@ -92,7 +92,7 @@ pub struct ThreadScript {
     pub mask: u32,
     /// The base values of the thread's first page: ticks, CPU time, monotonic time.
     pub base: (u64, u64, u64),
-    /// What the thread does, in this order.
+    /// What the thread does, in the order of time.
     pub items: Vec<Item>,
     /// Whether the last page stays in the pool instead of being flushed (needs
     /// [`ProfileScript::pool`]).
@@ -103,13 +103,13 @@ pub struct ThreadScript {
     pub flush_ticks: u64,
     /// CPU time that attaching the thread took, in ns.
     pub attach_ns: u64,
-    /// What the thread had used at each page's start and at its end. `None` if it is
-    /// not known.
+    /// What the thread had used at the start and at the end of each page. `None` if it is not
+    /// known.
     pub usages: Vec<(Option<Usage>, Option<Usage>)>,
     /// The exact counts of the thread's calls. They are in the pool if the last page is, and
     /// otherwise in the part's file of counts.
     pub counted: Vec<CountsRow>,
-    /// The numbers of calls for each step of the program.
+    /// What the thread has counted about the steps of the program.
     pub steps: Option<ThreadSteps>,
     /// The thread's processor time, and the part of it that recording took.
     pub spent: Spent,
@@ -121,9 +121,10 @@ pub enum Item {
     Call(CallScript),
     /// A reading of the thread's clocks: ticks, CPU time, monotonic time.
     Clock(u64, u64, u64),
-    /// The page is flushed. The next one begins at these ticks, CPU time and monotonic time.
+    /// The page is flushed. The next page begins at these ticks, CPU time and monotonic time.
     NextPage(u64, u64, u64),
-    /// The page is discarded, which causes a gap. The next one begins as for [`Item::NextPage`].
+    /// The page is discarded, which causes a gap. The next page begins at these three times, as
+    /// for [`Item::NextPage`].
     LostPage(u64, u64, u64),
 }
 
@@ -169,7 +170,8 @@ impl CallScript {
         self
     }
 
-    /// Sets the id of the workgroup and their number in the dispatch, in the dimension x.
+    /// Sets the id of the workgroup and the number of workgroups in the dispatch, both in the
+    /// dimension x.
     pub fn workgroup(mut self, id: u32, count: u32) -> Self {
         (self.call.workgroup[0], self.call.count[0]) = (id, count);
         self
@@ -272,9 +274,9 @@ impl ProcessScript {
         library.id
     }
 
-    /// Adds a function that a machine calls, and returns its export id. With arguments, its device
-    /// is `cpu0`. Call this after all libraries with exports were added, because ops are numbered
-    /// after the exports.
+    /// Adds a function that a machine calls, and returns its export id. If `arguments` is not
+    /// empty, the device of the function is `cpu0`. Call this after all libraries with exports
+    /// were added, because ops are numbered after the exports.
     pub fn op(&mut self, machine: u32, role: Role, name: &str, arguments: &str) -> u32 {
         let functions: usize = self.libraries.iter().map(|l| l.exports.len()).sum();
         let id = (functions + self.op_exports.len()) as u32;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use trace::chrome::event::{Event, Raw, args};
 use trace::chrome::read::{EventSink, read};
 
-/// Adds up fields, so that they are read as in an import.
+/// Adds up some fields, so that the reader's work is the same as in an import.
 #[derive(Default)]
 struct Sums {
     duration_ns: i64,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// A problem in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// In bytes from the start of the uncompressed file.
+    /// The place of the problem, in bytes from the start of the uncompressed file.
     pub at: u64,
     pub what: String,
 }
@@ -29,7 +29,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// `kind` is the kind of problem, and `what` describes it.
+    /// Adds a problem at byte `at`: `kind` is its kind, and `what` describes it.
     pub fn find(&mut self, at: u64, kind: &'static str, what: impl Into<String>) {
         let count = self.counts.entry(kind).or_insert(0);
         *count += 1;

@@ -5,5 +5,5 @@
 //! differs from process to process, so that nobody can make a file whose keys have the same hash.
 //! The order of iteration differs, too, so nothing that is written may depend on it.
 
-/// For small keys, such as numbers and short texts.
+/// A hash map for small keys, such as numbers and short texts.
 pub type FastMap<K, V> = hashbrown::HashMap<K, V>;

@@ -149,7 +149,7 @@ pub trait Sink {
     fn event(&mut self, event: &Event<'_>, is_known: bool) -> Result<(), String>;
 }
 
-/// For a sink that does not need `is_known`.
+/// Passes events to a sink that does not need `is_known`.
 struct Alone<'a>(&'a mut dyn EventSink);
 
 impl Sink for Alone<'_> {

@@ -202,7 +202,7 @@ mod tests {
             assert_eq!(kind(text), FileKind::Json, "{text:?}");
             assert_eq!(kind(&gz(text)), FileKind::Json, "{text:?}");
         }
-        // The packet has 123 bytes, which is the byte of a brace.
+        // The packet has 123 bytes, and 123 is the code of a brace.
         let mut packet = b"\x0a\x7b\x40\x05".to_vec();
         packet.resize(125, 0x08);
         assert_eq!(kind(&packet), FileKind::Perfetto);

@@ -6,7 +6,7 @@
 //!            └─ speedscope   JSON of speedscope.app
 //! ```
 //!
-//! [`folded`] has only one kind of value.
+//! Folded lines can only have one kind of value.
 
 pub mod folded;
 pub mod pprof;
@@ -70,7 +70,7 @@ pub struct Stacks {
     pub main: usize,
     /// The title of the profile.
     pub title: String,
-    /// For people who read the profile.
+    /// Remarks for people who read the profile.
     pub comments: Vec<String>,
     /// In ns since 1970; 0 if it is not known.
     pub begin_unix_ns: u64,
@@ -107,7 +107,7 @@ impl Stacks {
 mod tests {
     use super::*;
 
-    /// Folded lines must not confuse b inside of a with a function `a;b`.
+    /// Folded lines must not show a function named `a;b` like a call of `b` inside of `a`.
     pub(super) fn example() -> Stacks {
         let frame =
             |name: &str, line| StackFrame { name: name.to_owned(), file: "m.py".into(), line };

@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(with(|out| string(out, "a\"b\\c\n\u{1}é")), r#""a\"b\\c\n\u0001é""#);
     }
 
-    /// Each byte at each position of a word, with different bytes around it.
+    /// Tests each byte at each position of a word, with different bytes around it.
     #[test]
     fn every_byte_is_found_at_every_position() {
         for byte in 0..=0x7fu8 {
@@ -164,7 +164,7 @@ mod tests {
         }
     }
 
-    /// Texts of each length, with a difference at each position.
+    /// Compares texts of each length that differ at each position, or nowhere.
     #[test]
     fn texts_are_equal_or_not() {
         for length in 0..70 {
@@ -193,7 +193,7 @@ mod tests {
             assert_eq!(with(|out| uint(out, n)), text);
         }
         assert_eq!(with(|out| int(out, i64::MIN)), i64::MIN.to_string());
-        // Numbers of four digits at each place of longer numbers.
+        // Each number of up to four digits is tested at each place of longer numbers.
         for n in 0..10_000u64 {
             for n in [n, n * 10_000 + 42, n * 100_000_000 + n, n * 1_000_000_000_000 + 7] {
                 assert_eq!(with(|out| uint(out, n)), n.to_string());

@@ -163,7 +163,7 @@ pub struct SeriesPoint<'a> {
     pub series: &'a [Arg<'a>],
     /// Identifies, in the row, the counter's name with the names of its series.
     pub label: Option<TextId>,
-    /// By the name of the series. An unknown unit is left out or empty.
+    /// Name and unit of each series. An unknown unit is empty, or the series is left out.
     pub units: &'a [(&'a str, &'a str)],
 }
 

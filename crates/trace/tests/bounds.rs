@@ -116,8 +116,8 @@ fn a_process_is_named_once() {
     assert!(read(&trace).0.args < 2 * trace.len());
 }
 
-/// More open slices than `MOST_WAITING`, each in its own row. A reader must not search all rows
-/// again for each further slice.
+/// The trace has more open slices than `MOST_WAITING`, each in its own row. A reader must not
+/// search all rows again for each further slice.
 #[test]
 fn open_slices_of_many_rows() {
     let mut trace = packet(1, &[]);

@@ -28,7 +28,8 @@ fn rounds(seed: u64, inputs: u64, each: u64, round: impl Fn(&mut Random) + Sync)
                     let state = random.0;
                     let known = std::panic::AssertUnwindSafe(|| round(&mut random));
                     if let Err(panic) = std::panic::catch_unwind(known) {
-                        // With this seed, the first input of the first thread is this input.
+                        // With the printed seed, the first input of the first thread is the input
+                        // that caused the panic.
                         eprintln!("COUNTERPOINT_SEED={state} makes this input at once");
                         std::panic::resume_unwind(panic);
                     }
@@ -48,7 +49,7 @@ const WHOLE: &str = r#"{"schemaVersion":1,"baseTimeNanoseconds":1700000000000000
 "args":{"name":"p"}},{"ph":"s","id":18446744073709551615,"bp":"e","s":"t","ts":"-3"},{"ph":"C",
 "name":5,"ts":1e3,"args":{"x":-0.0}},{"ph":"E","pid":1.5,"tid":null,"cat":true},{}],"z":{"q":"\n"}}"#;
 
-/// Readers must either read these or refuse them.
+/// Texts that are put into documents. Readers must either read or refuse the result.
 const PIECES: [&str; 18] = [
     "\"",
     "\\",
@@ -254,8 +255,8 @@ fn phases_that_are_not_ascii_characters() {
     }
 }
 
-/// Field 2041 of a packet is our own writer's. Readers must skip a text in it, because white space
-/// around the text would be lost when the trace is written as Chrome JSON. (Found by
+/// Only our own writer uses field 2041 of a packet. Readers must skip a text in it, because white
+/// space around the text would be lost when the trace is written as Chrome JSON. (Found by
 /// `any_packets`.)
 #[test]
 fn space_around_arguments_is_not_read() {

@@ -8,7 +8,7 @@ use trace::chrome::read::EventSink;
 use trace::iree::read;
 
 const WHOLE: &str = include_str!("../../../fixtures/iree/mlp.ireeperf.jsonl");
-/// Instead of a number of a record.
+/// Values that replace a number of a record.
 const ODD: [&str; 6] =
     ["-1", "9223372036854775807", "18446744073709551615", "1e300", "null", "\"x\""];
 

@@ -30,7 +30,7 @@ struct Sequence {
     now: u64,
 }
 
-/// A start with its name, or an end.
+/// The start of a slice with its name, or an end, which has no name.
 struct Event {
     at: u64,
     track: u64,
@@ -353,7 +353,7 @@ fn rows_that_several_threads_share() {
     let (trace, given) = export(&script);
     assert_eq!(paired(&trace).0, given);
     let of = |name| given.iter().filter(|(given, ..)| given == name).count();
-    // Two calls and two dispatches of each function.
+    // The profile has two calls and two dispatches of each function.
     assert_eq!((of("before"), of("after")), (4, 4));
     let tracks = messages(&trace, 1).into_iter().filter_map(|packet| message(packet, 60));
     let names = tracks.filter_map(|track| message(track, 2));

@@ -23,8 +23,8 @@ use crate::{captures, collect, find, launches, ops, sampler};
 /// The environment variable that names this file for CUDA's driver.
 pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
 
-/// The kinds of CUPTI's records to which the records of events refer. When contexts are enabled,
-/// CUPTI also writes records for contexts that exist already.
+/// The kinds of CUPTI's records that are always collected, because the records of events refer to
+/// them. When contexts are enabled, CUPTI also writes records for contexts that exist already.
 const ALWAYS: [u32; 3] = [kind::DEVICE, kind::CONTEXT, kind::EXTERNAL_CORRELATION];
 
 /// The kinds of CUPTI's records that become events, by the kind of event that the host may request.
@@ -88,8 +88,8 @@ fn unix_ns() -> i64 {
 pub fn begin(settings: Settings, requested: Vec<Kind>) {
     let mut state = lock(&STATE);
     *state = State::Waiting(settings, requested);
-    // Without the environment variable, the loaded driver is the only sign that the program uses
-    // CUDA.
+    // If CUDA's driver does not call `InitializeInjection`, the loaded driver is the only sign that
+    // the program uses CUDA.
     if INJECTED.load(Ordering::Acquire) || find::is_loaded(&["libcuda.so"]) {
         attach(&mut state);
     }
@@ -382,7 +382,8 @@ fn is_named() -> bool {
     same(std::path::Path::new(&named)) == same(std::path::Path::new(&*own.to_string_lossy()))
 }
 
-/// Tells CUPTI that an op or range (`kind`) begins on this thread, and begins to count an op.
+/// Tells CUPTI that an op or range (`kind`) begins on this thread. If it is an op, begins to count
+/// it.
 pub fn push(kind: u32, id: u64) {
     if let Some(cupti) = cupti::in_use().filter(|_| is_on()) {
         cupti.push(kind, id);
@@ -392,7 +393,7 @@ pub fn push(kind: u32, id: u64) {
     }
 }
 
-/// Tells CUPTI that this thread's innermost op or range ends, and stops counting an op.
+/// Tells CUPTI that this thread's innermost op or range ends. If it is an op, stops counting it.
 pub fn pop(kind: u32) {
     if let Some(cupti) = cupti::in_use().filter(|_| is_on()) {
         cupti.pop(kind);

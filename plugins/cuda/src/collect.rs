@@ -34,7 +34,7 @@ const MOST_NAMES: usize = 100_000;
 /// A record, and a copy of the name to which it pointed.
 pub type Named = (Record, Option<Arc<str>>);
 
-/// A kernel or an op around which counters were read.
+/// The values of counters that were read around a kernel or an op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
     pub what: What,
@@ -45,7 +45,7 @@ pub struct Range {
     pub device: u32,
     /// CUPTI's number of the call that launched the kernel; 0 for an op.
     pub correlation: u32,
-    /// In the order of the counters' names.
+    /// The counters' values, in the order in which the counters were requested.
     pub values: Vec<f64>,
 }
 
@@ -63,7 +63,7 @@ static STORE: Mutex<Store> = Mutex::new(Store::new());
 /// The records and values that were not handed over to the host yet.
 #[derive(Debug)]
 pub struct Store {
-    /// In the order in which their buffers came back.
+    /// The records, in the order in which CUPTI returned their buffers.
     pub records: Vec<Named>,
     values: Vec<Value>,
     ranges: Vec<Range>,
@@ -131,7 +131,8 @@ impl Store {
         self.records.push(record);
     }
 
-    /// Returns a copy of the name at an address. Up to [`MOST_NAMES`] addresses, records share it.
+    /// Returns a copy of the name at an address. For the first [`MOST_NAMES`] addresses, records
+    /// whose names are at the same address share one copy.
     ///
     /// # Safety
     /// `address` must be 0 or that of a C string.
@@ -247,7 +248,8 @@ pub unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most:
     }
     let given = catch_unwind(AssertUnwindSafe(|| {
         let mut store = store();
-        // One buffer is always allowed, so that a small limit does not prevent all recording.
+        // One buffer is lent even if the limit is smaller, because nothing could be recorded
+        // without a buffer.
         if !store.lent.is_empty() && store.taken() + BUFFER as u64 > store.limit {
             return std::ptr::null_mut();
         }
@@ -348,7 +350,7 @@ unsafe fn read(store: &mut Store, cupti: &Cupti, buffer: *mut u8, valid: usize) 
     }
 }
 
-/// Stores a record, except a call of a function in the list of small talk.
+/// Stores a record, unless it is a call of a function that is left out (`SMALL_TALK`).
 ///
 /// # Safety
 /// The record must be one of CUPTI's, so that the names to which it points are C strings.

@@ -1,6 +1,6 @@
 //! Collectors (`include/counterpoint/collector.h`) that count on a device around each op of TVM's
 //! virtual machine. The Python package finds [`counterpoint_cuda_collector`] in the plugin's file,
-//! and registers the collectors with the recorder. There is no recording of the plugin then.
+//! and registers the collectors with the recorder. The plugin itself records nothing in this case.
 //!
 //! ```text
 //!  names of PAPI ─► one collector for each device ─► start, stop around each op ─► OpRanges
@@ -34,7 +34,7 @@ struct Own {
     device: u32,
     /// Ops that could not be counted since the last [`counterpoint_cuda_collector_end`].
     uncounted: AtomicU64,
-    /// Count, percent or ratio, for each counter.
+    /// The kind of each counter's values: a count, a percentage or a ratio.
     kinds: Vec<u32>,
     _slots: Vec<Slot>,
     _names: Vec<CString>,
@@ -83,7 +83,7 @@ unsafe fn say(text: &str, why: *mut c_char, room: usize) -> usize {
         return 0;
     }
     let count = text.len().min(room - 1);
-    // SAFETY: the caller's promise: `count` bytes and the zero byte have room.
+    // SAFETY: by contract, `room` bytes can be written, and `count` + 1 is at most `room`.
     unsafe {
         ptr::copy_nonoverlapping(text.as_ptr().cast(), why, count);
         *why.add(count) = 0;

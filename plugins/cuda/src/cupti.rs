@@ -143,7 +143,7 @@ fn checked(code: Code) -> Result<(), Code> {
 
 impl Cupti {
     /// Loads CUPTI from a path, or by a name that the dynamic linker finds. With `only_loaded`, it
-    /// must be loaded already.
+    /// is an error if the process has not loaded this library yet.
     ///
     /// # Errors
     /// Says why the library cannot be used.

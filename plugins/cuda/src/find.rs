@@ -102,7 +102,7 @@ fn beside(loaded: &[String]) -> Vec<PathBuf> {
             add(folder.to_owned());
             add(folder.join("../extras/CUPTI/lib64"));
         }
-        // The loaded library may be from any package; CUPTI's packages are beside it.
+        // The loaded library may be from any package; CUPTI's packages are beside that package.
         let packages = path.ancestors().find(|ancestor| {
             let last = ancestor.file_name().unwrap_or_default();
             last == "site-packages" || last == "dist-packages"

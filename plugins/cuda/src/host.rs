@@ -123,7 +123,7 @@ pub struct Host {
 pub struct Configured {
     /// CUPTI's data.
     pub image: Image,
-    /// Number of bytes of the data.
+    /// The number of bytes of the data in `image`.
     pub length: usize,
     /// How often the same work must run: more than once if the device has too few registers for all
     /// counters together.

@@ -62,7 +62,8 @@ struct Context {
     cupti: &'static Cupti,
     names: Arc<[String]>,
     device: u32,
-    /// CUPTI's number of the context. A later context can have the same address.
+    /// CUPTI's number of the context. A later context can have the same address, but not the same
+    /// number.
     id: u32,
     inner: Mutex<Inner>,
     /// Signalled when the open launch has ended or is disturbed.
@@ -79,7 +80,7 @@ struct Inner {
 struct State {
     cupti: &'static Cupti,
     names: Arc<[String]>,
-    /// By address.
+    /// The contexts on which kernels were launched, by their addresses.
     contexts: HashMap<usize, Arc<Context>>,
     is_on: bool,
 }
@@ -102,7 +103,7 @@ impl Inside {
     }
 }
 
-/// A panic runs this too, which [`crate::attach`] catches.
+/// This also runs after a panic, which [`crate::attach`] catches.
 impl Drop for Inside {
     fn drop(&mut self) {
         IS_INSIDE.set(false);
@@ -119,7 +120,7 @@ pub fn begin(cupti: &'static Cupti, names: &[String], subscriber: usize) {
     let names = Arc::from(names);
     *lock(&STATE) = Some(State { cupti, names, contexts: HashMap::new(), is_on: true });
     for (id, ..) in LAUNCHES {
-        // A version of CUPTI may lack a function. A program then cannot call it.
+        // An older CUPTI may not know one of these functions, but then the program cannot call it.
         if let Err(code) = cupti.enable_callback(subscriber, cupti::DOMAIN_DRIVER, id)
             && id == FIRST
         {

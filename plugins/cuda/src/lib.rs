@@ -85,14 +85,15 @@ use settings::Settings;
 #[derive(Debug)]
 pub struct Cuda;
 
-/// One recording. CUPTI allows one subscriber in a process.
+/// One recording. A process has at most one at a time, because CUPTI allows one subscriber.
 #[derive(Debug)]
 pub struct Recording {
     settings: Mutex<Settings>,
     output: Mutex<Output>,
 }
 
-/// Reported for CUDA 12.8 on an H100; our tests have not shown it.
+/// The message if CUPTI reports no work. This was reported for CUDA 12.8 on an H100; our tests have
+/// not shown it.
 const NO_WORK: &str = "CUPTI gave no kernel, copy or fill although the program launched some: it may not give them \
      while it reads counters; record the program once with and once without cuda.counters and \
      cuda.range-counters";
@@ -154,8 +155,8 @@ impl Recording {
         let counts = counts.into_iter().filter(|(_, count)| *count > 0);
         let are_counted = counts.fold(true, |all, (what, n)| trace.missing(what, n) && all);
         let Some(text) = said(missing, untimed) else { return Ok(()) };
-        // If the host has taken the counts, they are only a warning here. A record that cannot be
-        // read is a failure.
+        // If the host has taken the counts, the text is only a warning. But if a record could not
+        // be read, the text is an error.
         if are_counted && missing.damaged + missing.unknown == 0 {
             plugin::log(Level::Warning, &text);
             Ok(())

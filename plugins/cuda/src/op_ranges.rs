@@ -5,8 +5,8 @@
 //!
 //! The device may wait for work that the program has not launched yet: a collective waits for all
 //! of its devices. So a thread does not wait here for another thread's op, and holds no lock while
-//! it waits for the device or calls CUPTI ([`Held`]). An op that finds another one counted is
-//! [`Uncounted`].
+//! it waits for the device or calls CUPTI ([`Held`]). If another op is being counted when an op
+//! begins, the new op is [`Uncounted`].
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -34,7 +34,7 @@ pub struct Uncounted;
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// By address.
+    /// The contexts on which ops were counted, by their addresses.
     contexts: HashMap<usize, Context>,
     open: Option<Open>,
     why: Option<String>,
@@ -42,7 +42,8 @@ struct Inner {
 
 #[derive(Debug)]
 struct Context {
-    /// CUPTI's number of the context. A later context can have the same address.
+    /// CUPTI's number of the context. A later context can have the same address, but not the same
+    /// number.
     id: Option<u32>,
     held: Held,
 }

@@ -31,16 +31,16 @@ const COUNTED_ROW: i32 = 1_000_000;
 pub struct Output {
     requested: Vec<Kind>,
     names: Names,
-    /// Name and label by the device's number. Each hand-over adds the clock's accuracy to the
-    /// label.
+    /// The name and the label of each device, by its number. Each hand-over adds the clock's
+    /// accuracy to the label.
     devices: BTreeMap<u32, (Arc<str>, String)>,
-    /// The device by the context's number.
+    /// The number of each context's device, by the context's number.
     contexts: HashMap<u32, u32>,
     /// The thread of each call in the current records, by correlation. Waits need it, because their
     /// records have no thread.
     callers: HashMap<u32, u32>,
     threads: BTreeSet<u32>,
-    /// By device and stream number.
+    /// The streams that had work, each with the numbers of the device and of the stream.
     streams: BTreeSet<(u32, u32)>,
     counted: BTreeSet<u32>,
     /// The ids of the op and the range around a call, by correlation.
@@ -51,8 +51,9 @@ pub struct Output {
     open: BTreeMap<u32, (u64, Option<u32>, Arc<str>)>,
     /// Activities for which CUPTI gave no times.
     untimed: u64,
-    /// Whether a call launched something, and whether CUPTI reported any work of a device.
+    /// Whether some call launched work for a device.
     launched: bool,
+    /// Whether CUPTI reported any work of a device.
     given: bool,
 }
 
@@ -91,7 +92,7 @@ impl Output {
 
     /// Hands the records over to the host. `last` says that no records follow in this recording.
     pub fn hand_over(&mut self, records: &[Named], last: bool, trace: &mut Trace<'_>) {
-        // Records to which others refer are read first, because they may come later.
+        // Records to which others refer are read first, because they may come after the others.
         self.callers.clear();
         for (record, name) in records {
             match *record {
@@ -179,7 +180,7 @@ impl Output {
                 .device(range.device as i32)
                 .row(COUNTED_ROW)
                 .correlation(range.correlation.into());
-            // Otherwise sums of times by name would contain the kernel twice.
+            // With only the kernel's name, sums of times by name would contain the kernel twice.
             let counted = format!("{name} (counted)");
             let mut added = trace.event(&event).name(&counted).arg("thread", range.thread);
             let op = match range.what {
@@ -269,8 +270,8 @@ impl Output {
         if self.worked.remove(&call.correlation) {
             self.add_call(&call, true, trace);
         } else if call.code == 0 && self.wants_work() && launches(&functions::name_of(&call)) {
-            // A call of the driver inside of a call of the runtime has the same correlation. The
-            // call whose record comes last waits for the work.
+            // A call of the driver inside of a call of the runtime has the same correlation. Of the
+            // two, the call whose record comes last is kept until the record of the work comes.
             if let Some(other) = self.waiting.insert(call.correlation, call) {
                 self.add_call(&other, false, trace);
             }
@@ -357,8 +358,9 @@ impl Output {
     }
 
     /// Hands over a wait, on the row of its thread. On the stream's row it would overlap the work
-    /// that it waits for, and timelines leave out overlapping slices. If the call is not in the
-    /// current records, the thread is not known, and the wait is on the stream's row.
+    /// that it waits for, and timelines leave out overlapping slices. The thread is that of the API
+    /// call with the same correlation. If this call is not in the current records, the thread is
+    /// not known, and the wait is on the stream's row.
     fn wait(
         &mut self,
         what: u32,
@@ -455,8 +457,8 @@ impl Output {
     }
 }
 
-/// Keeps the [`MOST`] largest keys. CUPTI numbers correlations in increasing order, so they are the
-/// latest.
+/// Keeps the [`MOST`] largest keys. CUPTI numbers correlations in increasing order, so these keys
+/// are the latest.
 fn forget<T>(by_correlation: &mut BTreeMap<u32, T>) {
     while by_correlation.len() > MOST {
         by_correlation.pop_first();

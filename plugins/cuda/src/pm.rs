@@ -20,7 +20,8 @@ const OUT_OF_MEMORY: Code = 8;
 const EACH_CYCLES: u32 = 0;
 const EACH_TIME: u32 = 1;
 
-/// In bytes. A sample takes 4 to 7 KiB for up to four counters (reported for an H100).
+/// The size of the device's buffer in bytes. A sample takes 4 to 7 KiB for up to four counters
+/// (reported for an H100).
 const DEVICE_BUFFER: usize = 64 << 20;
 /// The smallest number of samples for which memory is made. A decoded sample takes about 16 KiB.
 const FEWEST_PLACES: u32 = 64;
@@ -98,7 +99,7 @@ pub struct Sample<'a> {
 pub struct Sampling {
     cupti: &'static Cupti,
     api: Api,
-    /// Must be dropped after `object` is given back, which [`Drop`] does.
+    /// Dropped after `object` was given back to CUPTI in [`Drop::drop`].
     host: Host,
     object: Object,
     image: Image,
@@ -208,7 +209,7 @@ impl Sampling {
         (decode.image, decode.length) = (self.image.at(), self.image_length);
         let code = code_of(self.api.decode, &mut decode);
         if decode.overflow != 0 || code == OUT_OF_MEMORY {
-            // Later calls would not return any samples, either.
+            // This call returned no samples, and later calls would not return any, either.
             self.is_overrun = true;
             return Ok(1);
         }

@@ -103,7 +103,7 @@ static ONE: Mutex<()> = Mutex::new(());
 pub struct Ranges {
     cupti: &'static Cupti,
     api: Api,
-    /// Must be dropped after `object` is given back, which [`Drop`] does.
+    /// Dropped after `object` was given back to CUPTI in [`Drop::drop`].
     host: Host,
     object: Object,
     configured: Configured,
@@ -121,7 +121,8 @@ unsafe impl Send for Ranges {}
 /// What was counted between start and stop.
 #[derive(Debug, Default, PartialEq)]
 pub struct Counted {
-    /// In the order in which the ranges ran; the values of each are in the order of the names.
+    /// The values of each range, in the order of the counters' names. The ranges are in the order
+    /// in which they ran.
     pub ranges: Vec<Vec<f64>>,
     /// Ranges for which CUPTI had no room.
     pub dropped: u64,
@@ -294,8 +295,8 @@ impl Ranges {
         Ok(counted)
     }
 
-    /// For a context that was destroyed, presumably with CUPTI's object: [`Drop`] gives back only
-    /// the host's part.
+    /// Makes [`Drop`] give back only the host's part, because the context was destroyed, and
+    /// presumably CUPTI's object with it.
     pub fn abandon(&mut self) {
         self.object = ptr::null_mut();
     }

@@ -163,7 +163,7 @@ pub enum Record {
     Marker {
         what: Mark,
         time: u64,
-        /// The same at the start and at the end of a range.
+        /// A number that is the same at the start and at the end of a range.
         id: u32,
         thread: Option<u32>,
         /// The addresses of the names of the marker (0 at the end of a range) and of its domain.

@@ -38,7 +38,7 @@ pub struct Value {
 #[derive(Clone, Copy, Debug)]
 pub struct Taker {
     pub value: fn(Value),
-    /// Takes the number of times that samples were lost.
+    /// Called with the number of times that samples were lost.
     pub lost: fn(u64),
 }
 

@@ -1,5 +1,5 @@
 //! The op that each thread is in. A thread has two stacks, to which the host pushes the ids of ops
-//! and of ranges. They belong to the recording with the number `generation`.
+//! and of ranges. The ids belong to one recording, whose number is in `Stacks::generation`.
 
 use std::cell::RefCell;
 

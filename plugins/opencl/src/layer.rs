@@ -46,8 +46,8 @@ pub unsafe extern "C" fn clGetLayerInfo(
 }
 
 /// Receives the next layer's functions, and returns this layer's. The second call in a process
-/// fails. It comes from a second loader, or if the layer is twice in `OPENCL_LAYERS`. So a call is
-/// not recorded twice.
+/// fails. It comes from a second loader, or if the layer is twice in `OPENCL_LAYERS`. So no call of
+/// the program is recorded twice.
 ///
 /// # Safety
 /// Only a loader may call this. `target` must have `entries` functions that stay valid, and the

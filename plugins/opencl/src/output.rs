@@ -87,7 +87,8 @@ impl Output {
 
     /// Hands over the counters' values up to the time `complete_ns`.
     fn counters(&mut self, complete_ns: i64, trace: &mut Trace<'_>) {
-        // At the same time, ends come first, because one command follows another.
+        // Of changes with the same time, ends come first, because a command may start at the moment
+        // at which the previous one ends.
         self.changes.sort_by_key(|(time, queue, commands, _)| (*time, queue.number, *commands));
         let length = self.changes.partition_point(|(time, ..)| *time <= complete_ns);
         for (time, queue, commands, bytes) in self.changes.drain(..length) {

@@ -20,7 +20,7 @@ pub const MOST_PENDING: usize = 65_536;
 #[derive(Debug)]
 pub struct Device {
     handle: usize,
-    /// From 0, in the order in which the program made queues for devices.
+    /// The device's number, from 0, in the order in which the program made queues for devices.
     pub number: i32,
     /// The implementation's name for the device.
     pub name: String,
@@ -33,7 +33,7 @@ pub struct Device {
 
 #[derive(Debug)]
 pub struct Queue {
-    /// From 1, in the order in which the layer got to know the queues.
+    /// The queue's number, from 1, in the order in which the layer got to know the queues.
     pub number: i32,
     pub device: Arc<Device>,
     pub out_of_order: bool,
@@ -48,9 +48,9 @@ pub struct Queue {
 /// A command whose times are not known yet.
 #[derive(Debug)]
 pub struct Pending {
-    /// The layer holds a reference to it.
+    /// The command's event, to which the layer holds a reference.
     pub event: usize,
-    /// Whether the program has a reference too.
+    /// Whether the program also holds a reference to the event.
     pub shared: bool,
     pub generation: u32,
     pub call: Call,
@@ -63,7 +63,7 @@ pub struct Pending {
 #[derive(Debug)]
 struct Queues {
     by_handle: BTreeMap<usize, Arc<Queue>>,
-    /// Queues with pending commands, whose handle belongs to a new queue.
+    /// Released queues that have pending commands, and whose handles now belong to new queues.
     retired: Vec<Arc<Queue>>,
 }
 
@@ -136,7 +136,7 @@ impl Device {
         lock(&self.clock).offset(device_ns)
     }
 
-    /// Returns the largest error of the device's clock, in ns.
+    /// Returns how far times of the device's clock can be from UTC after conversion, in ns.
     pub fn accuracy_ns(&self) -> Option<u64> {
         lock(&self.clock).accuracy_ns()
     }
@@ -152,7 +152,7 @@ impl Queue {
         self.hidden.load(Ordering::Relaxed)
     }
 
-    /// Notes that the program itself has decided about times.
+    /// Notes that the program itself has turned the queue's times on or off.
     pub fn show(&self) {
         self.hidden.store(false, Ordering::Relaxed);
     }
@@ -202,7 +202,7 @@ pub fn reserve() -> bool {
     room
 }
 
-/// Gives back the room that [`reserve`] made.
+/// Gives back the room that [`reserve`] made for a command.
 pub fn one_ended() {
     PENDING.fetch_sub(1, Ordering::Relaxed);
 }

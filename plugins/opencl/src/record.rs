@@ -21,7 +21,7 @@ pub enum Name {
     Kernel(Arc<str>),
 }
 
-/// The index space of a kernel. The first `dimensions` numbers of each array count.
+/// The index space of a kernel. Only the first `dimensions` numbers of each array are used.
 #[derive(Clone, Debug)]
 pub struct Sizes {
     /// The number of dimensions, from 1 to 3.

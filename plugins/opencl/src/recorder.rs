@@ -23,7 +23,7 @@ use crate::{ask, correlation};
 pub const DEFAULT_LIMIT: u64 = 256 << 20;
 
 /// When the number of a queue's pending commands reaches a multiple of this, the enqueueing call
-/// examines up to twice this number of them. So a queue whose commands end does not grow.
+/// examines up to twice this number of them. So a queue whose commands end stays short.
 const OFTEN: usize = 32;
 
 static ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -54,12 +54,12 @@ pub struct Record {
 
 #[derive(Debug)]
 pub struct Store {
-    /// In the order in which calls and commands ended. These are several lists, because growing one
-    /// large list would stop the program for milliseconds.
+    /// The records, in the order in which calls and commands ended. They are in several lists,
+    /// because growing one large list would stop the program for milliseconds.
     pub records: Vec<Vec<Record>>,
     length: usize,
     limit: usize,
-    /// By the threads' ids.
+    /// The names of threads, by the threads' ids.
     pub threads: BTreeMap<i32, String>,
     pub missing: Missing,
 }
@@ -228,7 +228,7 @@ pub fn harvest(queue: &Queue, most: usize) {
         }
         queue.put_back(pending);
         if !queue.out_of_order {
-            // Later commands of this queue cannot have ended.
+            // In an in-order queue, later commands cannot have ended.
             return;
         }
     }
@@ -251,7 +251,7 @@ pub fn harvest_all() {
     }
 }
 
-/// Records a command that has ended: 0 or an error.
+/// Records a command that has ended; `status` is 0 or an error.
 fn record_ended(pending: Pending, status: Code) {
     let Pending { event, generation, call, command, queue, correlation, .. } = pending;
     let times = if status == SUCCESS { ask::times(event as Event) } else { None };
@@ -315,8 +315,9 @@ pub fn set_active(active: bool) {
     ACTIVE.store(active, Ordering::Release);
 }
 
-/// Takes the records so far. The time in UTC says that this call or earlier ones have returned all
-/// commands that were enqueued before it. With `last`, commands that have not ended are given up.
+/// Takes the records so far, and returns them with a time in UTC. All commands that were enqueued
+/// before this time have been returned by this call or earlier ones. With `last`, commands that
+/// have not ended are given up.
 pub fn take(last: bool) -> (Store, i64) {
     let now_ns = unix_ns();
     harvest_all();

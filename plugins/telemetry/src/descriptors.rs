@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 /// file. Returns false before Linux 5.9, or if the system call is forbidden.
 pub fn leave_the_programs() -> bool {
     let (first, last) = (0u32, u32::MAX);
-    // SAFETY: close_range takes numbers only. It closes nothing that another thread uses, because
+    // SAFETY: close_range takes numbers only. It closes no descriptor of another thread, because
     // the kernel first makes a copy of the table for this thread.
     let left =
         unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_UNSHARE) };

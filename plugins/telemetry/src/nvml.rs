@@ -439,8 +439,8 @@ mod tests {
         // In nvml.c, the second device disappears after it has answered two queries.
         let of_second: Vec<_> = series.iter().filter(|one| one.name.contains("gpu1")).collect();
         assert_eq!(of_second.len(), 2, "{of_second:?}");
-        // The time of the last sample goes back by half a second. The stand-in's device has sent 3
-        // MB since that sample.
+        // The test makes the last sample half a second older. The stand-in's device has sent 3 MB
+        // since that sample.
         for (.., then) in &mut nvml.devices[0].before {
             *then -= Duration::from_millis(500);
         }

@@ -25,14 +25,15 @@ struct Source {
     kind: Kind,
     /// Number of the file's first series.
     first: u32,
-    /// For values over the interval: the sums in the last sample, and its time.
+    /// The sums in the last sample, for values over the interval between two samples.
     before: Vec<f64>,
+    /// The time of the last sample.
     last: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// One number, which is multiplied by the factor.
+    /// One number. The value is this number, multiplied by the field.
     Number(f64),
     /// A sum of energy in µJ. The field is its largest value, after which it starts again at 0.
     Energy(f64),
@@ -241,7 +242,7 @@ impl Source {
                 };
                 let rates = self.rates(sums, seconds, f64::INFINITY);
                 if let [all, busy, switches] = rates[..] {
-                    // In less than one tick, the share is not known.
+                    // If less than one tick of time has passed, the share is not known.
                     put(0, (all * seconds.unwrap_or(0.0) >= 1.0).then(|| busy / all * 100.0));
                     put(3, Some(switches));
                 }
@@ -350,7 +351,7 @@ mod tests {
         ];
         assert_eq!(named(&machine, &first), expected.map(|(name, value)| (name.to_owned(), value)));
 
-        // The time of the last sample goes back by two seconds. The energy sum grows by 1 J to its
+        // The test makes the last sample two seconds older. The energy sum grows by 1 J to its
         // largest value, and by 3 J after that.
         for source in &mut machine.sources {
             source.last = source.last.map(|last| last - std::time::Duration::from_secs(2));

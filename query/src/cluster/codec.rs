@@ -14,7 +14,7 @@ use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{Extension, LogicalPlan};
 use datafusion_proto::logical_plan::LogicalExtensionCodec;
 
-/// DataFusion sends the columns beside it.
+/// The encoded form of a table without files. DataFusion sends the table's columns separately.
 const EMPTY: &[u8] = b"empty";
 
 /// Ballista's own codec, which in addition encodes tables without files.

@@ -21,7 +21,7 @@ fn known_loops() {
     let plan = set::plan("instructions:u");
     let mut counters = set::open(&plan);
     let constant = spin(&mut counters, 0, 0);
-    // These are two instructions around the loop, and those of the readings.
+    // The constant contains two instructions around the loop, and those of the readings.
     assert!((2..200).contains(&constant), "an empty loop counts {constant}");
     let mut random = Random::new("known_loops");
     for digits in [1, 10, 1_000, 100_000, 10_000_000] {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::machine;
 use crate::report::{Test, tell};
 
-/// The limit in guest time for a test that prints nothing. Virtual time skips ahead while the guest
+/// How long a test may print nothing, in the guest's time. Virtual time skips ahead while the guest
 /// sleeps, so only endless loops reach the limit. The host has its own limit.
 const LONGEST: Duration = Duration::from_secs(60);
 

@@ -1,5 +1,5 @@
-//! Tests instrumented loops on AArch64, in `tests/programs/loops_host.c`. The hits (entries) of
-//! loops equal those of the source, and the same work has the same count of instructions.
+//! Tests instrumented loops on AArch64, in `tests/programs/loops_host.c`. Each loop has as many
+//! hits (entries) as the source says, and the same work has the same count of instructions.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -145,7 +145,8 @@ fn machine_code_runs_as_often_as_it_says() {
     assert_eq!(sums[2] - sums[1], 250 * body);
 }
 
-/// The addresses are in the program's text, and both begins of the inner loop have the same.
+/// The addresses are in the program's text, and both begins of the inner loop have the same
+/// address.
 fn the_log_has_places() {
     user_access(false);
     let (_, frames) = run("loops-log", 3, &["nest", "2", "1"]);

@@ -10,7 +10,8 @@ pub struct Group {
     pub values: Vec<u64>,
 }
 
-/// The number of counters, two times, and the value and the id of each counter.
+/// Returns the length of the block that a group read writes: the number of counters, the times
+/// enabled and running, and the value and the id of each counter.
 fn words(n: usize) -> usize {
     3 + 2 * n
 }
@@ -37,7 +38,7 @@ pub fn raw_read(fd: i32, block: &mut [u64; 67], n: usize) -> isize {
     got
 }
 
-/// From now on, the kernel kills this process if it reads.
+/// From now on, the kernel kills this process if it calls `read`.
 pub fn forbid_reading() {
     let statement =
         |code: u32, k: i64| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k: k as u32 };

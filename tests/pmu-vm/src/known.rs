@@ -53,7 +53,7 @@ fn op_name(profile: &Profile, key: Key) -> String {
     profile.ops.get(id).expect("the op of a row").name.clone()
 }
 
-/// Each call in `calls` is a function and a number.
+/// Each element of `calls` has the index of a function, and how often to call it.
 fn run(name: &str, budget: Option<f64>, calls: &[(usize, u64)]) -> Vec<Found> {
     let mut command = Command::new("/bin/known");
     command.arg("/lib/known.so");
@@ -153,7 +153,7 @@ fn counts_under_a_budget() {
         println!("user {user}: of 30 totals, {} were stated, {drawn} were drawn", more.len());
         println!("instructions too many: {more:?}");
         assert!(more.len() > 10 && drawn > 5, "{} {drawn}", more.len());
-        // One process of five may differ, as for [`exact`].
+        // The totals of a few processes may be wrong, as in [`exact`].
         assert!(10 * held >= 7 * more.len(), "{held} of {}", more.len());
     }
 }
@@ -164,8 +164,8 @@ fn of_any(workgroup: u64) -> u64 {
     2 * (u64::from(mixed >> 22) + 1) + 8
 }
 
-/// The numbers of instructions differ by factors of up to 200. The estimates are right on average,
-/// and with thousands of measured calls the interval contains the total.
+/// The calls differ in their numbers of instructions, by factors of up to about 200. The estimates
+/// are right on average, and with thousands of measured calls the interval contains the total.
 fn estimates_under_a_budget() {
     const CALLS: u64 = 20_000;
     user_access(true);
@@ -182,8 +182,8 @@ fn estimates_under_a_budget() {
     println!("mean error {mean:.5}, standard error {standard_error:.5}");
     assert!(mean.abs() < 5.0 * standard_error, "{mean} ± {standard_error}");
 
-    // About one of 270 calls is measured. With different weights, a measured call counts as only
-    // 0.6 to 1 call, and an interval needs 2,000 such calls.
+    // About one of 270 calls is measured. Because measured calls have different weights, each
+    // counts as only 0.6 to 1 call. An interval needs 2,000 calls that are counted in this way.
     const LONG: u64 = 2;
     const MANY: u64 = 80 * CALLS;
     let mut held = 0;

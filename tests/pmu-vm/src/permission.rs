@@ -18,7 +18,7 @@ fn paranoid(level: i32) {
     fs::write(machine::PARANOID, level.to_string()).expect("set perf_event_paranoid as root");
 }
 
-/// The change is permanent, because every test is a separate process.
+/// Nothing changes the user back: every test is a separate process.
 fn become_nobody() {
     // SAFETY: the calls take numbers and a null list of length 0, and there is no other thread.
     unsafe {

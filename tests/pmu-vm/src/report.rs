@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use crate::speed::Row;
 
-/// A test. It passes by returning and fails by panicking.
+/// A test, which passes if it returns, and fails if it panics.
 pub struct Test {
     pub name: &'static str,
     pub run: fn(),

@@ -29,7 +29,8 @@ pub fn user_access(on: bool) {
         .expect("set perf_user_access as root");
 }
 
-/// These counters of instructions do not use the cycle counter. Their names differ.
+/// Returns `n` different names of counters that count instructions. They do not use the cycle
+/// counter.
 fn many(n: usize) -> Vec<String> {
     (0..n).map(|i| format!("armv8_pmuv3/event=0x8,rdpmc=1,name=i{i}/u")).collect()
 }
@@ -160,8 +161,8 @@ fn times_are_the_kernels() {
 }
 
 /// The kernel's own tracepoint counts this thread's system calls. During our readings, it counts
-/// the second reading of itself. During readings by `read`, it also counts these, which shows that
-/// the tracepoint works.
+/// only one call: the second reading of the tracepoint itself. During readings by `read`, it also
+/// counts these, which shows that the tracepoint works.
 fn no_system_call() {
     user_access(true);
     let calls = set::plan("raw_syscalls:sys_enter");

@@ -6,7 +6,7 @@ float expf(float), logf(float);
 void known(float *y, long n) {
   LOOP for (long i = 0; i < n; i++) y[i] = expf(y[i]) + logf(y[i]) + expf(y[i] + 1);
 }
-// There are too few registers to keep an address from one iteration to the next.
+// The assembly uses so many registers that none is left to keep an address between iterations.
 void crowded(float *y, long n) {
   LOOP for (long i = 0; i < n; i++) {
     y[i] = expf(y[i]);

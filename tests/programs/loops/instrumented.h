@@ -2,7 +2,8 @@
 // descriptor, its constructor and destructor, and the inline code at the beginning and the end of a
 // hit. Programs include this file to get loops whose numbers of hits are known.
 //
-// Can be defined before: MODE (0 to 3), IDS, MODULE_ID (a string of sixteen bytes).
+// A program can define these before it includes this file: MODE (0 to 3), IDS, MODULE_ID (a string
+// of sixteen bytes).
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>

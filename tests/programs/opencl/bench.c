@@ -1,5 +1,5 @@
 // Measures how much the layer adds to the time of calls. If its argument is a plugin, the program
-// loads the plugin as its host, and records itself. Prints lines NAME VALUE UNIT; each value is the
+// acts as the plugin's host, and records itself. Prints lines NAME VALUE UNIT; each value is the
 // best of several batches.
 //
 //   enqueue  a kernel that must wait for a user event: the call alone, while nothing else runs

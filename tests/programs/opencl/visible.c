@@ -90,7 +90,8 @@ int main(int argc, char **argv) {
     cl_kernel kernel = make_kernel("grow");
     size_t global = 16, zero = 0;
     cl_event event = (cl_event)(size_t)0x1234;
-    // These calls fail. What they leave in the program's variables is written, too.
+    // The next calls fail. The program writes the error, and the value that a call leaves in its
+    // variable.
     code = clEnqueueNDRangeKernel(plain, kernel, 1, NULL, &global, NULL, 0, NULL, &event);
     fprintf(out, "kernel without arguments: %d, %p\n", code, (void *)event);
     OK(clSetKernelArg(kernel, 0, sizeof buffer, &buffer));

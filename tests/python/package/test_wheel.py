@@ -28,7 +28,7 @@ def backend():
         (b"\0GLIBC_2.34\0GLIBC_2.14\0", False),
         (b"\0GLIBC_3.0\0", False),
         (b"\0libgcc_s.so.1\0GLIBC_2.14\0", False),
-        # This file only mentions a version.
+        # This file only mentions a version, and does not require it.
         (b"needs GLIBC_2.34 or so\0", True),
     ],
 )

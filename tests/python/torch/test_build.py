@@ -367,8 +367,8 @@ def test_a_failure_is_remembered_until_something_changes(fake, tmp_path, monkeyp
         _build.shim(fake, said.append)
     assert (len(said), calls(tmp_path) > tried) == (2, True)
     monkeypatch.setenv("CXX", os.environ["CXX"].removesuffix(" -g"))
-    # The compiler also tries again after an hour, because headers may be installed by then, and if
-    # other users can write to the file with the reason.
+    # Compiling is tried again after an hour, because headers may be installed by then. It is also
+    # tried again if other users can write to the file with the reason.
     for harm in (lambda: os.utime(note, (0, note.stat().st_mtime - 2 * _cache.REMEMBERED_S)), lambda: note.chmod(0o722)):
         harm()
         before = calls(tmp_path)
@@ -461,7 +461,7 @@ def test_a_shim_that_came_with_the_package_is_unpacked_once(fake, packed, tmp_pa
     ctypes.CDLL(str(first.path))
     assert _build.shim(other, said.append) == first
     assert (said, calls(tmp_path)) == ([], 0)
-    # A shim that cannot be loaded here is compiled.
+    # If a prebuilt shim cannot be loaded here, a shim is compiled.
     compiled = _build.shim(fake, said.append, prebuilt=False)
     assert not compiled.prebuilt and compiled.path != first.path
     assert (len(said), calls(tmp_path)) == (1, 3)

@@ -10,8 +10,8 @@ FAULTS = "page-faults:u"
 
 # After a fork, the kernel copies an older page when it is first written to, and counts a page fault
 # for the op that writes. This is also true of PyTorch's own memory. So `touch` first writes to all
-# pages of the heap, and makes the same call with one page EACH - 1 times before the call that is
-# checked. The processes stay on one CPU, because a move can make the kernel write (docs/clocks.md).
+# pages of the heap. Before the call that is checked, it makes the same call EACH - 1 times with one
+# page. The processes stay on one CPU, because a move can make the kernel write (docs/clocks.md).
 EACH = 16
 COMMON = f"EACH = {EACH}" + """
 import ctypes, json, mmap, os, sys

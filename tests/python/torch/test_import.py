@@ -200,7 +200,7 @@ print(json.dumps(names()))
 
 
 def test_cupti_cannot_be_turned_off_after_the_first_recording(torch, plugins):
-    # Nothing has loaded the bridge before, so PyTorch has initialised its profiler.
+    # Nothing had loaded the bridge before the first recording, so PyTorch initialised its profiler.
     done = torch.run(LATE)
     assert "aten::a" in done.found
     said = [line for line in done.lines if not line.startswith("compiling the bridge")]

@@ -123,7 +123,7 @@ print(json.dumps([row(1), row(2)]))
 
 def test_counts_are_exact_on_the_caller_and_on_a_worker(torch):
     alone, shared = torch.run(EXACT).found
-    # PyTorch (at::parallel_for) splits the 1,024 pages into halves between two pages.
+    # PyTorch (at::parallel_for) splits the 1,024 pages into halves exactly at a page boundary.
     assert alone == ["aten::fill_", 1024, None, 1024, None, True]
     assert shared == ["aten::fill_", 1024, 512, 1024, 2, True]
 
@@ -462,7 +462,7 @@ def run(torch, tmp_path, script, *options, events=FAULTS, **variables):
     path.write_text(QUICK + script)
     program = str(places.DIST / "bin/counterpoint")
     profile = str(tmp_path / "run.cpt")
-    # The package is not installed. `counterpoint run` adds it to the path.
+    # The package is not installed. `counterpoint run` adds its folder to Python's path.
     environment = torch.environment(PYTHONPATH=None, COUNTERPOINT_DIST=places.DIST, **variables)
     done = subprocess.run(
         [program, "run", "-e", events, *options, "-o", profile, "--", torch.python, path],

@@ -100,7 +100,7 @@ def test_a_result_is_whole_if_nothing_came_between():
     for kind in range(3):
         assert not whole((0, 0), (1, kind), (0, 1), (0, 2))
         assert not whole((0, 0), (0, 1), (1, kind), (0, 2))
-    # A call is missing or occurs twice.
+    # A result is not whole if a call is missing or occurs twice.
     assert not whole((0, 1), (0, 2))
     assert not whole((0, 0), (0, 2))
     assert not whole((0, 0), (0, 1), (0, 2), (0, 2))

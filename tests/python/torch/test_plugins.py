@@ -274,7 +274,7 @@ def test_a_plugin_that_hangs_while_it_is_loaded_is_left_out(torch, plugins, neve
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_program_whose_plugin_hangs_while_it_is_loaded(torch, hanging, number):
-    # The cache then has the shim, so that the program below waits only for the plugin.
+    # This run puts the shim into the cache, so that the program below waits only for the plugin.
     torch.run("\nimport torch\n", KINETO_PLUGIN_LIB_DIR_PATH=hanging, COUNTERPOINT_PLUGIN_TIMEOUT="1")
     variables = torch.environment(KINETO_PLUGIN_LIB_DIR_PATH=hanging, COUNTERPOINT_PLUGIN_TIMEOUT="3600")
     command = [torch.python, "-c", "import torch; print('imported')"]

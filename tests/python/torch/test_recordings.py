@@ -180,7 +180,8 @@ def test_the_report_is_that_of_the_imported_trace(torch, everything, tmp_path):
     }
     ours, theirs = rows(recorded.profile), rows(imported)
     assert {library for _, library in theirs} == {"cpu_op", "user_annotation", "python_function"}
-    # This run records PyTorch's ops and ranges, so those of torch's recording are left out.
+    # This run itself records PyTorch's ops and ranges, so those in the recording of PyTorch's
+    # profiler are left out.
     assert {library for _, library in ours} == {"torch", "python_function"}
     for (name, library), (calls, total, _) in theirs.items():
         if library == "python_function":
@@ -233,7 +234,7 @@ def test_sums_by_op_and_by_shape_are_torchs(any_torch, tmp_path):
     assert left_out
     assert by_op.keys() == found["sums"].keys()
     for op, (calls, total_us, self_us) in found["sums"].items():
-        # Both counts are those of outermost calls.
+        # Both PyTorch and the report count only the outermost calls of an op.
         inner = sum(row[0] for (name, _), row in left_out.items() if name == op)
         assert (by_op[op][0], by_op[op][3]) == (calls, inner), op
         # Torch adds up fractions of µs, and the profile adds up whole ticks of its clock.

@@ -157,6 +157,6 @@ def test_workers_of_data_loaders(torch, plugins, tmp_path):
             of.setdefault(int(number), []).append(call)
     cycle = ["create", "configure", "start", "stop", "process", "destroy"]
     assert of.pop(process) == ["register", *cycle, *cycle]
-    # Forked workers have no plugins. Spawned workers load them, but torch's profiler does not run
-    # there.
+    # Forked workers have no plugins. Spawned workers load the plugins, but torch's profiler does
+    # not run there.
     assert list(of.values()) == [["register"]] * 2

@@ -13,7 +13,7 @@ import tvm
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = str(places.DIST / "bin/counterpoint")
-# These rows are no calls of ops.
+# The names of rows that are not calls of ops.
 AROUND = ("(between ops)", "(entry function)")
 
 

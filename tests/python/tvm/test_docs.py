@@ -55,7 +55,8 @@ def test_every_example_runs(page, n, code):
     if "Pool" in code:
         header, *rows = printed.splitlines()
         assert "allocations" in header and "page-faults" in header
-        # The collector reads the pool twice for each op, and each reading adds 3 to it.
+        # The collector's value is the difference between two readings of the pool, and each reading
+        # adds 3 to the pool's count. So it is 3.
         assert any(re.search(r"\bmatmul\b.*\b3\b", row) for row in rows), printed
 
 

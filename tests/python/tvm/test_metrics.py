@@ -53,7 +53,8 @@ def test_no_metric_takes_the_name_of_a_column_or_counter():
             cp.profile(vm, counters=[], collectors=both).__enter__()
     with pytest.raises(cp.CounterpointError, match="differ only in capitals, separators or units"):
         cp.profile(vm, counters=[], collectors=[collecting({"L2 hits": cp.Count, "l2-hits": cp.Count})]).__enter__()
-    # The failed profiles are closed, and this name is not a column of this profile.
+    # The profiles that failed are closed, so `hits` can be used. `page-faults` can also be used,
+    # because it is not a counter of this profile.
     free = collecting({"page-faults": cp.Count, "hits": cp.Count}, lambda: {"hits": cp.Count(7), "page-faults": cp.Count(8)})
     with cp.profile(vm, counters=["task-clock"], collectors=[free]) as prof:
         vm["main"](argument)

@@ -505,7 +505,7 @@ def test_a_profile_inside_of_a_run_is_part_of_it(tmp_path):
     where, ops = support.run(words, PYTHONPATH=path).split()
     assert where == profile
     document = json.loads(support.run([support.PROGRAM, "ops", profile, "--format", "json", "--all"]))
-    # There are three runs: one before, and one in each profile.
+    # There are three runs: one before the profiles, and one in each profile.
     assert len(document["runs"]) == 3 and len(document["ops"]) == 3 * int(ops)
     # The programs that the package starts do not count as lost children.
     assert document["losses"] == []

@@ -130,7 +130,7 @@ def test_a_profile_that_is_read_late_or_never_is_whole_and_leaves_nothing(mlp, t
     assert "matmul" in support.run([support.PROGRAM, "report", profiles[5].path])
     del prof, profiles
     gc.collect()
-    # Other tests may have made pools in the meantime, which disappear at their end.
+    # Other tests may have made pools in the meantime, which disappear when those tests end.
     deadline = time.monotonic() + 120
     while not pools() <= before and time.monotonic() < deadline:
         time.sleep(0.1)

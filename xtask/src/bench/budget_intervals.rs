@@ -18,9 +18,9 @@ use crate::layout::Layout;
 use crate::process::{cargo, output};
 
 const BUDGETS: [&str; 4] = ["1%", "2%", "5%", "10%"];
-/// Replays in each round for each budget. Each round makes a new recording.
+/// The number of replays in each round for each budget. Each round makes a new recording.
 const REPLAYS: u32 = 50;
-/// Runs without a budget in each round of `direct`.
+/// The number of runs without a budget in each round of `direct`.
 const FULL_RUNS: u32 = 6;
 const ROUNDS: usize = 10;
 

@@ -14,14 +14,14 @@ use crate::layout::Layout;
 use crate::process::{cargo, output};
 
 const RANKS: u32 = 1_000;
-/// Of each rank.
+/// The number of calls of each rank.
 const CALLS: u32 = 1_000_000;
-/// Of each rank.
+/// The number of ops of each rank.
 const OPS: u32 = 200;
-/// Ranks of `dataset-query` with a row for each call, which takes 13 MB.
+/// The number of ranks in `dataset-query` that have a row for each call. This takes 13 MB per rank.
 const RANKS_WITH_CALLS: u32 = 100;
 const COUNTERS: u32 = 2;
-/// The rounds for programs that take up to half a minute.
+/// The number of rounds for programs that take up to half a minute.
 const FEW_ROUNDS: usize = 10;
 const MIB: f64 = 1024.0;
 

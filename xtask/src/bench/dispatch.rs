@@ -21,8 +21,8 @@ use crate::{dist, fixtures::site_packages};
 
 const ITERATIONS: u32 = 2000;
 const INFERENCES: u32 = 8;
-/// Inferences of the transformer per process. Each makes 134 calls, so starting the recording takes
-/// a hundredth of the cost of recording.
+/// The number of inferences of the transformer per process. Each makes 134 calls, so starting the
+/// recording takes a hundredth of the cost of recording.
 const BLOCKS: u32 = 3000;
 /// 50 dispatches per iteration, according to `fixtures/iree/expected.json`.
 const DISPATCHES: f64 = 50.0 * ITERATIONS as f64;

@@ -33,8 +33,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
                     let mut command = pass(&python);
                     command.env("LD_PRELOAD", &library);
                     // The library only reads this file when the process loads its first executable
-                    // library.
-                    // loads its first executable library, which Python never does here.
+                    // library, which Python never does here.
                     command.env("COUNTERPOINT_RUN_FILE", "/nowhere/run.bin");
                     command
                 }),

@@ -19,7 +19,7 @@ const TIMES: u32 = 1000;
 /// The loop of depth 2 is entered four times in each hit of the loop of depth 1, and runs over all
 /// 512 terms.
 const DEPTHS: [(&str, &str); 3] = [("depth0", "0"), ("depth1", "1"), ("depth2", "2")];
-/// Prints what an empty hit costs.
+/// A Python program that prints what an empty hit costs.
 const COST: &str = "\
 import json, sys
 module = json.load(sys.stdin)['modules'][0]
@@ -84,7 +84,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         benchmark("recorded", recorded("plain")),
     ];
     cases.extend(DEPTHS.map(|(name, _)| benchmark(name, recorded(name))));
-    // Reads the profile of `depth2`, so it must come after it.
+    // This case reads the profile of the case `depth2`, so it comes after that case.
     cases.push(Case::new("cost", Observe::Lines, move || {
         let mut command = Command::new("sh");
         let script = "\"$1\" loops report \"$2\" --format json | python3 -c \"$3\"";

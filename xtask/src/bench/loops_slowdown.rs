@@ -23,9 +23,9 @@ const KERNELS: [(&str, f64, f64, f64); 4] = [
     ("dot_512", 1.02, 1.06, 1.05),
     ("ikj_512", 1.02, 1.06, 1.05),
 ];
-/// Lines of LLVM IR for the instrumenter.
+/// The number of lines of LLVM IR that the instrumenter gets.
 const LINES: usize = 1_000_000;
-/// Prints the mean inclusive time of each outermost loop, by function.
+/// A Python program that prints the mean inclusive time of each outermost loop, by function.
 const OUTER: &str = "\
 import json, sys
 report = json.load(sys.stdin)
@@ -105,7 +105,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         Case::new("plain", Observe::Lines, move || Command::new(&plain)),
         Case::new("depth1", Observe::Lines, move || recorded(&third, &its_place, &outer)),
         Case::new("depth2", Observe::Lines, move || recorded(&again, &place, &all)),
-        // Reads the profile of `depth2`, so it must come after it.
+        // This case reads the profile of the case `depth2`, so it comes after that case.
         Case::new("report", Observe::Lines, move || {
             let mut command = Command::new("sh");
             let script = "\"$1\" loops report \"$2\" --format json | python3 -c \"$3\"";

@@ -15,7 +15,7 @@ pub struct Plan {
     pub notes: Vec<String>,
 }
 
-/// The rounds for programs that run for a large part of a second.
+/// The number of rounds for programs that run for a large part of a second.
 pub const USUAL_ROUNDS: usize = 15;
 
 pub struct Case {
@@ -41,12 +41,13 @@ impl Case {
 pub enum Observe {
     /// Only the process itself.
     Process,
-    /// Also lines `NAME VALUE UNIT` on its stdout. Other lines are ignored.
+    /// The process, and lines `NAME VALUE UNIT` on its stdout. Other lines are ignored.
     Lines,
-    /// Also Google Benchmark's JSON on its stdout: `real` and `cpu`, in nanoseconds per iteration.
+    /// The process, and Google Benchmark's JSON on its stdout: `real` and `cpu`, in nanoseconds per
+    /// iteration.
     GoogleBenchmark,
-    /// Also `private`: the highest private memory in KiB, sampled from `/proc/PID/smaps_rollup`.
-    /// Unlike `max-rss`, it leaves out mapped input files.
+    /// The process, and `private`: the highest private memory in KiB, sampled from
+    /// `/proc/PID/smaps_rollup`. Unlike `max-rss`, it leaves out mapped input files.
     PrivateMemory,
 }
 
@@ -106,7 +107,7 @@ pub enum Formula {
     Share { of: Of, minus: Of, under: Of },
     /// The reading itself.
     Value(Of),
-    /// The reading itself. The result is the mean over the rounds.
+    /// The reading itself. The figure's result is the mean over the rounds instead of the median.
     Rate(Of),
 }
 

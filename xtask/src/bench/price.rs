@@ -37,9 +37,9 @@ const MODELS: [Model; 3] = [
 ];
 const DEVICES: [&str; 2] = ["local-sync", "local-task"];
 const TVM_RUNS: u32 = 3_000;
-/// With a budget, the first 8 steps are recorded.
+/// The number of steps of a training loop, of which the first 8 are always recorded with a budget.
 const TRAINING_STEPS: u32 = 32;
-/// The fewest that a benchmark may have.
+/// The smallest number of rounds that a benchmark may have.
 const TRAINING_ROUNDS: usize = 10;
 const TRAINING_THREADS: [u32; 2] = [1, 2];
 /// The case, the arguments of `run`, and the target for the time as a multiple of the time alone.
@@ -55,8 +55,9 @@ const TRAINING: [Mode; 4] = [
     ("budget-2-exact", "-e none --budget 2% --exact-counts", None),
     ("one", "-e page-faults", Some(1.06)),
 ];
-/// The stated cost may be a fifth less than the true cost. It may also be a fifth more, but a
-/// target is only an upper bound: check that the interval is above 0.83.
+/// The stated cost may be up to a fifth less than the true cost (1 / 0.8 = 1.25). It may also be up
+/// to a fifth more (1 / 1.2 = 0.83), but a target is only an upper bound: check that the interval
+/// is above 0.83.
 const AT_MOST: f64 = 1.25;
 
 /// The paths of `counterpoint`, of IREE's benchmark tool and of the compiled models. If environment

@@ -36,7 +36,7 @@ const FUNCTIONS: [&str; 8] = [
 ];
 const RUNS: u32 = 10;
 const ROUNDS: usize = 10;
-/// A 95 % interval may miss the true value in ten of a hundred runs.
+/// The target: at most this share of the 95 % intervals miss the true value.
 const MOST_OUTSIDE: f64 = 0.1;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {

@@ -17,7 +17,7 @@ use crate::process::shell_form;
 
 const SCHEMA: u32 = 1;
 
-/// A target is an upper limit.
+/// How the interval of a figure compares with its target, which is an upper limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The whole interval is at or below the target.

@@ -9,7 +9,8 @@ pub struct Estimate {
     pub count: usize,
 }
 
-/// With this many, the ends of the interval move by less than their last printed digit.
+/// The number of resamples of a bootstrap. With this many, the ends of the interval move by less
+/// than their last printed digit.
 const RESAMPLES: usize = 10_000;
 
 pub fn median_estimate(values: &[f64]) -> Option<Estimate> {

@@ -223,7 +223,7 @@ pub fn import(layout: &Layout) -> Result<Plan> {
     let cpu = || Of::new("import", "cpu-total");
     let load = || Of::new("python", "load");
     let mut figures = vec![
-        // The targets of the times are those of 300 MB/s.
+        // The targets of both times are the time for the file's bytes at 300 MB/s.
         value("wall time", "ms", wall("import"), Some(bytes / 300e3)),
         value("processor time", "ms", cpu(), Some(bytes / 300e3)),
         ratio("over json.load", wall("import"), load(), 0.1),

@@ -55,8 +55,8 @@ const TEXTS: &[(&str, &str, &str)] = &[
 const NAMES: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "UNLICENSE"];
 /// The beginnings of names of files that belong to a licence, but contain none.
 const NOTES: [&str; 2] = ["COPYRIGHT", "NOTICE"];
-/// The least bytes of a licence's text. A shorter file (typenum's `LICENSE`) only names the
-/// licences, whose texts are in other files of the crate.
+/// The smallest number of bytes that a licence's text has. A shorter file (typenum's `LICENSE`)
+/// only names the licences, whose texts are in other files of the crate.
 const SHORTEST: usize = 200;
 
 const HEAD: &str = "\

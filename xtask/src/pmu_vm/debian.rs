@@ -17,7 +17,7 @@ use crate::process::{exists, output, quiet, say};
 /// The program and its package.
 const QEMU: (&str, &str) = ("qemu-system-aarch64", "qemu-system-arm");
 
-/// Depends on the newest kernel of this release.
+/// The package that depends on the newest kernel of this release of Debian.
 const KERNEL_META: &str = "linux-image-cloud-arm64";
 
 /// Libraries for the guest's dynamic programs. The name of PAPI's library package contains its
@@ -107,7 +107,7 @@ fn kernel(root: &Path) -> Result<PathBuf> {
 /// An apt with a separate state.
 struct Apt {
     folder: PathBuf,
-    /// apt's name of the architecture, if it is not this machine's.
+    /// apt's name of the architecture; `None` for the architecture of this machine.
     machine: Option<&'static str>,
     status: PathBuf,
 }

@@ -22,8 +22,8 @@ pub fn boot(
     longest: Duration,
 ) -> Result<String> {
     let (reader, writer) = std::io::pipe().context("make a pipe")?;
-    // This processor has a PMUv3 with six counters and a cycle counter. `max` would boot in 14 s
-    // instead of 3.
+    // The processor `neoverse-n1` has a PMUv3 with six counters and a cycle counter. With `max`,
+    // the machine would boot in 14 s instead of 3.
     command.args(["-M", "virt", "-cpu", "neoverse-n1", "-smp", &cpus.to_string(), "-m", "512"]);
     // `-icount` is required, because QEMU counts instructions only with virtual time. With
     // `sleep=off`, an idle guest skips to its next timer.

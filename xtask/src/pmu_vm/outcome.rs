@@ -20,7 +20,7 @@ impl Outcome {
         let (mut ran, mut failures, mut rows) = (0, Vec::new(), Vec::new());
         let mut end = None;
         for line in log.lines() {
-            // The kernel may have written the beginning of a line before.
+            // The guest's kernel may have written the beginning of the line.
             let Some((_, words)) = line.split_once("pmu-vm\t") else { continue };
             let words: Vec<&str> = words.split('\t').collect();
             match words[..] {

@@ -13,7 +13,7 @@ use crate::layout::Layout;
 use crate::process::quiet;
 use crate::setup::{self, List};
 
-/// [`LIBRARIES`] is the folder in which the guest's loader looks for libraries.
+/// The guest's dynamic loader, which looks for libraries in the folder [`LIBRARIES`].
 const LOADER: &str = "ld-linux-aarch64.so.1";
 pub const LIBRARIES: &str = "lib/aarch64-linux-gnu";
 

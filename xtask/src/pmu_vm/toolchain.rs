@@ -82,7 +82,8 @@ fn sysroot() -> Result<PathBuf> {
     Ok(output(rustc.args(["--print", "sysroot"]), "ask rustc for its folder")?.trim().into())
 }
 
-/// Toolchains of rustup contain LLVM's linker. For one from a distribution, it is in `PATH`.
+/// Returns LLVM's linker. Toolchains of rustup contain it; with a toolchain from a distribution, it
+/// is in `PATH`.
 fn linker(sysroot: &Path) -> Result<PathBuf> {
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     let version = output(rustc.arg("-vV"), "ask rustc for its version")?;

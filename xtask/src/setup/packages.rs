@@ -100,7 +100,7 @@ pub const DIFF: &[Need] =
 
 pub const TESTS: &[Need] = &[
     need("comparisons with libpfm4", &["libpfm4"], &[Library("libpfm.so.4")]),
-    // Programs that cannot carry our library.
+    // Programs into which our library cannot be loaded.
     #[cfg(target_arch = "x86_64")]
     need("32-bit programs", &["gcc-multilib"], &[File("/usr/lib32/crt1.o")]),
     need("programs for musl", &["musl-tools"], &[Program("musl-gcc")]),
@@ -176,7 +176,8 @@ pub fn install(groups: &[&'static [Need]]) {
     if missing().is_empty() {
         return;
     }
-    // Two calls of apt at the same time would fail. The first may have installed the packages.
+    // Two calls of apt at the same time would fail. While this thread waited, another one may have
+    // installed the packages.
     static APT: Mutex<()> = Mutex::new(());
     let _one = APT.lock();
     let wanted = missing();

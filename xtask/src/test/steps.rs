@@ -23,7 +23,7 @@ pub struct Tally {
 /// ends in the same way if a test program crashes.
 const TESTS_FAILED: [i32; 2] = [100, 1];
 
-/// The last lines of a step's output that are kept, and the largest length of one.
+/// How many of the last lines of a step's output are kept, and the largest length of such a line.
 const LAST_LINES: usize = 40;
 const LAST_LINE_CHARS: usize = 300;
 
@@ -32,7 +32,7 @@ pub struct Step {
     pub time: Duration,
     pub tally: Tally,
     pub error: Option<String>,
-    /// False, for example, if a test program crashed.
+    /// Whether the only failures are failed tests. False, for example, if a test program crashed.
     pub only_tests_failed: bool,
     /// The failed tests, as their runner names them.
     pub failures: Vec<String>,

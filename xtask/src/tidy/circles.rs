@@ -34,8 +34,8 @@ pub struct Uses {
 struct Source {
     /// The path is relative to the crate's `src`.
     path: String,
-    /// `exported` has the paths of the names that the file re-exports, by these names.
     used: BTreeSet<Module>,
+    /// The paths of the names that the file re-exports, by these names.
     exported: BTreeMap<String, Module>,
 }
 

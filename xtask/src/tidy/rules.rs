@@ -2,9 +2,10 @@
 
 /// A room: a crate below `crates/`, with a row in ARCHITECTURE.md.
 pub struct Room {
-    /// The folder, and the name of the library.
+    /// The name of the crate's folder, which is also the name of its library.
     pub name: &'static str,
-    /// Normal and build dependencies among the rooms. Development dependencies are not restricted.
+    /// The rooms on which the crate and its build script may depend. Development dependencies are
+    /// not restricted.
     pub may_use: &'static [&'static str],
     /// Whether the crate runs inside other people's programs. Its only dependency from outside is
     /// then `libc`.
@@ -107,11 +108,11 @@ pub const LAYERS: &[Layers] = &[Layers {
 
 pub const IN_TARGET_OUTSIDE: &[&str] = &["libc"];
 
-/// All of them are part of glibc.
+/// The libraries that `libcounterpoint.so` may need, all of which are part of glibc.
 pub const NEEDED: &[&str] =
     &["libc.so.6", "libdl.so.2", "libpthread.so.0", "libm.so.6", "librt.so.1"];
 
-/// The name continues differently on each architecture.
+/// The dynamic linker, whose name continues differently on each architecture.
 pub const NEEDED_PREFIX: &str = "ld-linux";
 
 /// A source file with more lines must explain its length in its first 80 lines.
@@ -132,7 +133,8 @@ pub const UNFINISHED: &[&str] = &[
     concat!("unimple", "mented!"),
 ];
 
-/// Rooms that do not run in the target must derive errors with `thiserror`.
+/// What an error type that is written by hand contains. Rooms that do not run in the target must
+/// derive errors with `thiserror` instead.
 pub const OWN_ERROR: &[&str] = &["impl std::error::Error for", "impl Error for"];
 
 pub const MACHINE_PATHS: &[&str] =
@@ -205,8 +207,8 @@ pub const RUNS_APART: &[&str] = &[
     "iree::loaded::register",
     "hook_variables::",
     "core::ops::function::FnOnce::call_once",
-    // The standard library. Only our own code calls it: directly, on a thread of its own, or if
-    // something is broken.
+    // Functions of the standard library. Only our own code calls them: directly, on a thread that
+    // our code started, or if something is broken.
     "_R",
     "std::sync::once::",
     "__rust_",

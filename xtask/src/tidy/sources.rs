@@ -66,7 +66,7 @@ fn check_length(file: &Path, text: &str, findings: &mut Findings) {
     }
 }
 
-/// `cargo xtask files` searches in the header.
+/// Checks that the file has a header, in which `cargo xtask files` searches.
 fn check_header(file: &Path, text: &str, findings: &mut Findings) {
     if file.extension().is_some_and(|ending| ending == "rs") && header(file, text).is_none() {
         findings.add(file.display(), "no comment at the top says what the file is for");

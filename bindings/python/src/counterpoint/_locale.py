@@ -8,7 +8,8 @@ import functools
 from dataclasses import dataclass
 
 _LC_NUMERIC_MASK = 1 << 1
-# nl_item of glibc: category 1 (LC_NUMERIC), index 0 to 2.
+# Values of glibc's `nl_item`: the category LC_NUMERIC (1) in the upper half, and an index from 0 to
+# 2 in the lower half.
 _RADIXCHAR, _THOUSEP, _GROUPING = 0x10000, 0x10001, 0x10002
 
 

@@ -279,7 +279,7 @@ def _notes(runs: list[Any], ops: list[Any]) -> list[str]:
         which = f": {', '.join(threw)} threw" if threw else ""
         notes.append(f"{len(failed)} of {len(runs)} runs ended with an error{which}")
     loose = sum(1 for op in ops if op["run"] is None)
-    # With a budget, the run of an op may only have been counted.
+    # With a budget, an op may have no run because its run was counted and not recorded.
     if loose and not sampled:
         notes.append(
             f"{loose} op calls were outside of any run: their function was taken from the virtual"

@@ -107,7 +107,7 @@ class Session:
         folder = None
         if request.output is None:
             folder = _places.make()
-            # When no profile can make a report of it any more.
+            # Removes the folder when no profile can make a report of this session any more.
             self._remove = weakref.finalize(self, _remove, folder, os.getpid())
         self.path = request.output or os.path.join(folder or "", "profile.cpt")
         prepared = _prepare(self.path, request)
@@ -176,9 +176,10 @@ class Session:
             return
         native.session_end()
         if self.pool is not None:
-            # Only this package reads a temporary profile. Its records are collected when it is
-            # read, because starting the program takes longer than running many models. The number
-            # of such profiles is limited, because their pools are in memory.
+            # Only this package reads a temporary profile. Its records are collected when it is read
+            # and not here, because starting the program `counterpoint` takes longer than running
+            # many models. The number of such profiles is limited, because their pools are in
+            # memory.
             _uncollected.append(weakref.ref(self))
             while len(_uncollected) > _MOST_UNCOLLECTED:
                 oldest = _uncollected.pop(0)()

@@ -11,7 +11,8 @@ from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Row, T
 
 FIRST = ("Name", "Duration (us)", "Percent", "Device", "Count", "Argument Shapes")
 MISSING = "–"
-# Durations that include the calls inside, which also have rows of their own.
+# The column of durations that include the calls inside of a call. These calls also have rows of
+# their own.
 INCLUSIVE = "Total Duration (us)"
 
 

@@ -76,7 +76,8 @@ class LoopReport:
         return len(self.rows)
 
     def __str__(self) -> str:
-        # The program has already done this; a second safeguard.
+        # The program has already replaced characters that are not visible; this is a second
+        # safeguard.
         return "\n".join(map(visible, self._table.split("\n")))
 
     def find(self, function: str, name: Optional[str] = None) -> LoopRow:

@@ -102,7 +102,7 @@ class Report:
         if not isinstance(text, (str, bytes, bytearray)):
             raise ReportError(f"from_json reads the text of a report, not {type(text).__name__}")
         try:
-            # TVM did not escape line feeds in its strings.
+            # With `strict=False`, strings may contain line feeds, which TVM did not escape.
             document = _json.loads(text, strict=False)
         except ValueError as error:
             raise ReportError(f"not a report: {error}") from None

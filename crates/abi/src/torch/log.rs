@@ -114,7 +114,7 @@ pub struct Table {
     /// Writes the path at which PyTorch shall store a recording as a trace file. Returns its
     /// length.
     pub file: unsafe extern "C" fn(*mut c_char, usize) -> i64,
-    /// Counts a recording that PyTorch left invalid.
+    /// Counts a recording that was not read because PyTorch's JSON is invalid.
     pub invalid: unsafe extern "C" fn(),
 }
 

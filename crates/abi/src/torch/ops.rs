@@ -71,7 +71,7 @@ pub struct Counts {
     pub workers: [u64; COUNTERS],
 }
 
-/// The table that the header describes.
+/// The table of functions that `torch_ops.h` describes.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Table {

@@ -87,5 +87,5 @@ unsafe extern "C" fn lose(loss: *const c_char, count: u64) -> i32 {
     session::lose(unsafe { CStr::from_ptr(loss) }, count)
 }
 
-// The symbol is exported under the name of the static.
+// The symbol is exported under the name of the static, so `TABLE_SYMBOL` must be the same name.
 const _: () = assert!(matches!(TABLE_SYMBOL.to_bytes(), b"counterpoint_agent"));

@@ -206,7 +206,7 @@ fn search<T>(file: &CStr, body: impl FnOnce(&CStr) -> T) -> Option<T> {
     if name.contains(&b'/') {
         return Some(body(file));
     }
-    // SAFETY: the name is a C string, so `getenv` returns null or a C string. Its bytes stay valid
+    // SAFETY: `c"PATH"` is a C string, so `getenv` returns null or a C string. Its bytes stay valid
     // as long as the program does not change `PATH` while this function runs.
     let path = unsafe { libc::getenv(c"PATH".as_ptr()) };
     let path = match path.is_null() {

@@ -37,7 +37,8 @@ pub fn prepare() {
     SETNS.get();
 }
 
-/// Calls `real` without the plugins' recording and threads.
+/// Calls `real`. If all other threads belong to the agent or to plugins, ends the plugins'
+/// recording first, and lets the plugins record again afterwards.
 fn alone(real: impl FnOnce() -> c_int) -> c_int {
     let stopped = {
         let _errno = ErrnoGuard::new();

@@ -2,8 +2,8 @@
 //!
 //! AddressSanitizer's shared runtime (`libasan.so`, `libclang_rt.asan*.so`) ends a program at its
 //! start if another library comes before the runtime, because that library might replace `malloc`.
-//! This library does not, and the functions that it does replace call the next definition. So it
-//! switches the check off.
+//! This library does not replace `malloc`, and the functions that it does replace call the next
+//! definition. So this library switches the check off.
 //!
 //! The runtime calls [`__asan_default_options`] before it reads `ASAN_OPTIONS`. If the program
 //! itself defines this function, the linker finds that definition first. The check then stays on,

@@ -95,7 +95,7 @@ fn begin_unguarded(path: &CStr) -> i32 {
     session::BEGAN
 }
 
-/// Ends the session. Returns 0, or 1 if there was none.
+/// Ends the session. Returns 0, or 1 if no session was in progress.
 pub fn end() -> i32 {
     let _errno = ErrnoGuard::new();
     guarded(|| {

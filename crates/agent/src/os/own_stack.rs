@@ -311,7 +311,7 @@ mod tests {
         let (inside, nested, text) = run(move || {
             let inside = here();
             let nested = run(here).expect("goes on where it is");
-            // The smallest stack that a thread can have is smaller than this.
+            // This array is larger than the smallest stack that a thread can have.
             let deep = std::hint::black_box([7u8; 100_000]);
             assert_eq!(deep.iter().map(|b| u64::from(*b)).sum::<u64>(), 700_000);
             (inside, nested, text)

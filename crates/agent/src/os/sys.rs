@@ -14,7 +14,8 @@
 use std::ffi::{CString, c_long};
 use std::os::unix::ffi::OsStringExt;
 
-/// Restores the thread's `errno` when dropped. Functions that the host calls need it.
+/// Restores the thread's `errno` when dropped. Functions that the host calls use it, so that the
+/// host sees no change of `errno`.
 pub struct ErrnoGuard(i32);
 
 impl ErrnoGuard {

@@ -25,9 +25,9 @@ pub struct EventsFile {
     path: CString,
 }
 
-/// Begins a new file of events, with at most `limit` bytes of events and names. The file is created
-/// at the first write of [`Writer`], which collects 64 KiB. `wrap` may add a layer around the file.
-/// Returns `None` if the process has no part.
+/// Begins a new file of events, with at most `limit` bytes of events and names. [`Writer`] collects
+/// 64 KiB before it writes, and its first write creates the file. `wrap` may add a layer around the
+/// file. Returns `None` if the process has no part.
 pub fn create<W: io::Write>(
     process: Process,
     limit: Option<u64>,

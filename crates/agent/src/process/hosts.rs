@@ -31,8 +31,8 @@ impl Described {
         self
     }
 
-    /// Returns the host's number, which forked children keep. A host gets its number at the first
-    /// call.
+    /// Returns the host's number, which forked children keep. The first call of this function
+    /// assigns the number.
     pub fn number(&self) -> u8 {
         let mut number = self.number.load(Ordering::Relaxed);
         if number == 0 {
@@ -40,7 +40,8 @@ impl Described {
             let order = Ordering::Relaxed;
             number = self.number.compare_exchange(0, new, order, order).map_or_else(|n| n, |_| new);
         }
-        // Readers of profiles keep far fewer than 256 descriptions.
+        // Further hosts share the number 255. Readers of profiles keep far fewer descriptions
+        // anyway.
         u8::try_from(number - 1).unwrap_or(u8::MAX)
     }
 

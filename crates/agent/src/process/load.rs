@@ -14,7 +14,7 @@ use crate::state::{epoch, run_file, source};
 static LOADING: AtomicU64 = AtomicU64::new(0);
 const LOADED: u64 = u64::MAX;
 
-/// Called when a session has set its own run.
+/// Called when a session has set its own run, which [`load`] then returns.
 pub fn note_loaded() {
     LOADING.store(LOADED, Ordering::Release);
 }
@@ -51,7 +51,8 @@ pub fn load() -> Option<&'static Run> {
         point!(Load);
         read().map(|run| run::set(keep(run)))
     };
-    // If reading panics, the other threads must not wait for ever.
+    // A panic is caught here, so `note_loaded` is called in any case. Otherwise, the other threads
+    // would wait for ever.
     if cost::of_loading(|| guarded_apart(read_now)).flatten().is_none() {
         epoch::switch_off();
     }

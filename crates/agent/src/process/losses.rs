@@ -18,8 +18,9 @@ pub fn lose(loss: Loss, count: u64, errno: i32) {
     }
 }
 
-/// Calls `body` with the run's own row of losses, which all processes of the run share. Works in a
-/// process that never loads the run, if it has a run file. Neither allocates heap memory nor locks.
+/// Calls `body` with the run's own row of losses, which all processes of the run share. Also works
+/// in a process that has a run file but has not loaded the run. Neither allocates heap memory nor
+/// locks.
 pub fn with_run_row(body: impl FnOnce(&Row)) {
     if let Some(run) = run::current() {
         return body(run.pool.run_row());

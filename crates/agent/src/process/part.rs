@@ -33,8 +33,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Returns this process. Creates its row and its part first, if they do not exist yet (at the
-    /// first executable, or at the first call after a fork).
+    /// Returns this process. Creates its row and its part first, if they do not exist yet (for
+    /// example, at the first call after a fork).
     pub fn current(run: &'static Run) -> Option<Self> {
         let process = Self { state: run.part, run };
         if process.state.ready.load(Ordering::Acquire) != READY {
@@ -234,7 +234,8 @@ impl Process {
         }
     }
 
-    /// Counts a detached thread that has appended its last page, in `cpu_ns` of processor time.
+    /// Counts a detached thread that has appended its last page, and adds the processor time
+    /// `cpu_ns` that this took.
     pub fn note_leaving(&self, cpu_ns: u64) {
         self.state.leaving_pages.fetch_add(1, Ordering::Relaxed);
         self.state.leaving_ns.fetch_add(cpu_ns, Ordering::Relaxed);

@@ -76,8 +76,8 @@ pub fn load<P: AsRef<Path>>(files: &[P]) -> List {
 }
 
 /// Must not be called if another thread has the dynamic linker's lock and waits for this thread.
-/// Signals are blocked during loading. Threads that plugins start inherit this, so the kernel
-/// delivers the program's signals to the program's own threads.
+/// Signals are blocked during loading. Threads that plugins start inherit the blocked signals, so
+/// the kernel delivers the program's signals to the program's own threads.
 fn load_locked<P: AsRef<Path>>(files: &[P], loader: &Loader) -> List {
     let number = process_number();
     let home = HOME.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire);
@@ -113,7 +113,8 @@ fn load_locked<P: AsRef<Path>>(files: &[P], loader: &Loader) -> List {
     wanted
 }
 
-/// An attempt to load plugins. The thread that loads shares it with a thread that waits for it.
+/// An attempt to load plugins. The loading thread shares this value with a thread that waits for
+/// it.
 #[derive(Clone, Debug, Default)]
 pub struct Loader(Arc<Attempt>);
 
@@ -241,7 +242,8 @@ mod tests {
             std::thread::spawn(|| LoadLock::wait(&Loader::default()).map(|lock| lock.is_ours()));
         assert_eq!(next.join().expect("it ends"), Some(true));
         let held = LoadLock::wait(&slow);
-        // The hung loader returns after all. It must not release the lock of another.
+        // The hung loader returns after all. It must not release the lock, which another loader now
+        // has.
         drop(lock);
         assert!(held.is_some_and(|held| held.is_ours()));
     }

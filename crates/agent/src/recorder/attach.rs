@@ -74,8 +74,7 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
             losses::lose(Loss::ProbeReentered, 1, 0);
             return std::ptr::null_mut();
         }
-        // A signal handler of the program on this thread might not find the stack that `make`
-        // needs.
+        // No signal handler of the program runs on this thread while it is being attached.
         let _calm = sys::SignalsBlocked::new();
         (*local).attaching = 1;
         ATTACHING.fetch_add(1, Ordering::SeqCst);
@@ -402,8 +401,8 @@ pub fn at_session_end() {
     }
 }
 
-/// Detaches the thread: appends its last page to the profile and closes its counters. `open` is the
-/// loss as which open calls are counted.
+/// Detaches the thread: appends its last page to the profile and closes its counters. Calls that
+/// are still open are counted as the loss `open`.
 ///
 /// # Safety
 /// `thread` must be the calling thread's attached state.

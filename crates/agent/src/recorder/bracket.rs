@@ -76,8 +76,8 @@ pub enum Ending {
     /// The call ends in the function of the agent that makes it. `frame` is an address in that
     /// function's stack frame.
     Here,
-    /// The call ends when the host calls the agent again, and says which export ends. `frame` is an
-    /// address in the host's function that called the agent before the call.
+    /// The call ends when the host calls the agent again, and says which export ends. `frame` is a
+    /// stack address in the frame of the host's function that called the agent before the call.
     ByExport,
     /// The call ends when the host calls the agent again, from the same place as before the call,
     /// so that `frame` is the same. Further stack frames of the host may be between that frame and
@@ -273,7 +273,7 @@ impl Thread {
             } else if self.counting {
                 let _ = self.counters.read(&mut self.after);
             }
-            // `before[at]` belongs to the next call, which overwrites it.
+            // `before[at]` is not in use: it is above the readings of the open calls.
             self.before[at].clone_from(before);
             self.record(call, &[]);
             if is_drawn {

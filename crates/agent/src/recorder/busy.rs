@@ -7,8 +7,8 @@
 //! ```
 //!
 //! **Who reads it.** Only the thread that owns the state, and signal handlers that interrupt this
-//! thread. A handler runs between two instructions of the thread, so their order is sufficient. The
-//! accesses can be relaxed, and compile to plain loads and stores.
+//! thread. A handler runs between two instructions of the thread, so the order of the thread's
+//! instructions is sufficient. The accesses can be relaxed, and compile to plain loads and stores.
 //!
 //! **What the fences do.** The compiler may move other stores across a relaxed store. If it moved a
 //! store to the state before `set` or after `clear`, a handler could find the guard clear and the

@@ -1,7 +1,8 @@
 //! Measures how long an empty bracket (one around a function that does nothing) takes and how much
 //! its counters count, with the same code as for real calls. This is done when a thread attaches;
 //! in a run with a budget, only the first thread of a process does it, and with the budget 0, none.
-//! It also warms that code up, so that its first execution is not counted in any call.
+//! The calibration also warms up the code for real calls, so that the first execution of this code
+//! is not counted in any call.
 
 use record::meta::{Calibration, Frame, Moments, Spread, Sums};
 use record::page::{PAGE_BYTES, PageReader};
@@ -19,7 +20,8 @@ const CALLS: usize = 200;
 /// Number of empty calls on every other thread. The measurements on several threads show how much
 /// threads differ. The number is smaller because a program may start many threads.
 const CALLS_LATER: usize = 64;
-/// Number of empty calls in a run with a budget, of which calibration uses up a part.
+/// Number of empty calls in a run with a budget. It is small because they use up a part of the
+/// budget.
 const FEW_CALLS: usize = 24;
 /// The records of all empty calls must fit into one page. The longest record of an empty call (two
 /// clock reads, times and 32 counters) takes less than 200 bytes.
@@ -107,7 +109,7 @@ fn time_brackets(
 /// Returns how much longer some code takes immediately after counters were read: the median, in
 /// ticks. This slowdown is a part of the cost of counters for a program, but it happens after the
 /// bracket. The timed code returns from some functions, because a system call makes the processor
-/// forget their return addresses. Then it reads 8 KiB, like the loop of a small kernel.
+/// forget their return addresses. Then the timed code reads 8 KiB, like the loop of a small kernel.
 fn after_reading(thread: &mut Thread, scratch: *mut u8) -> u64 {
     if !thread.counting {
         return 0;
@@ -239,7 +241,7 @@ impl Sorted {
         Self(values)
     }
 
-    /// Returns a quantile in tenths: 5 is the median.
+    /// Returns the quantile `tenths` / 10; the median for 5.
     fn at(&self, tenths: usize) -> Option<u64> {
         self.0.get(self.0.len() * tenths / 10).copied()
     }

@@ -5,7 +5,7 @@
 //! number under which the value is recorded. The keys of a removed collector are not used again.
 //!
 //! The functions in this file also push and pop the ids of ops for profiler plugins
-//! ([`crate::process::plugin_ids`]), because this is done at the same moments.
+//! ([`crate::process::plugin_ids`]), because this is done when collectors are started and stopped.
 //!
 //! An error in a collector is not an error of the model, with one exception. When Python runs a
 //! signal handler inside a collector's function, the resulting KeyboardInterrupt is meant for the
@@ -32,8 +32,8 @@ use crate::recorder::thread::{DEEPEST, MOST_COLLECTORS, Started, State, Thread};
 use crate::recorder::values::{self, Values};
 use crate::state::run::{self, Run};
 
-/// Number of values after those of a collector's slots. A collector must not write to them, and the
-/// recorder checks this.
+/// Number of additional values after the values of a collector's slots. A collector must not write
+/// to the additional values, and the recorder checks this.
 const GUARD: usize = 16;
 
 struct Registered {
@@ -54,12 +54,12 @@ const PLUGIN_IDS: u32 = 1 << 31;
 const _: () = assert!(MOST_COLLECTORS < 31);
 static NEXT_KEY: AtomicU32 = AtomicU32::new(FIRST_USER_KEY);
 
-/// The result of `stop` of an adapter's own collector that was interrupted.
+/// An adapter's own collector returns this from `stop` if it was interrupted.
 pub const INTERRUPTED: i32 = 2;
 /// See [`interruption`].
 static INTERRUPTION: u8 = 0;
 
-/// Returns the result of `start` of an adapter's own collector that was interrupted.
+/// Returns what an adapter's own collector must return from `start` if it was interrupted.
 pub fn interruption() -> *mut c_void {
     (&raw const INTERRUPTION).cast_mut().cast()
 }
@@ -206,8 +206,8 @@ fn start_all(thread: &mut Thread, device: Device, frame: usize, ending: Ending) 
         started.states[number] = (std::ptr::from_ref(one).cast(), state);
         started.mask |= 1 << number;
     }
-    // The id is pushed after the collectors have started, so that plugins do not attribute work
-    // that collectors launch to the op.
+    // The id is pushed after the collectors have started, so that plugins do not attribute to the
+    // op what collectors launch.
     if !started.interrupted && MASK.load(Ordering::Relaxed) & PLUGIN_IDS != 0 {
         started.plugin_id = push_id();
     }
@@ -423,7 +423,8 @@ impl Registered {
         let Some(_lock) = Lock::take() else { return false };
         for slot in &self.slots {
             let mut slot = slot.clone();
-            // The collector was registered before a session whose counter has the same name.
+            // The collector was registered before this session began, and a counter of the session
+            // has the same name.
             if is_counter(process.run(), &slot.name) {
                 slot.name.push_str(" (collector)");
             }

@@ -11,9 +11,9 @@
 //! ```
 //!
 //! The agent cannot distinguish a fork by a handler from a fork by the program itself, so it takes
-//! these steps at every fork of a recording thread. They cost a mapping and a copy. A handler
-//! cannot interrupt longer work than writing a record (such as attaching and flushing), because
-//! signals are blocked during such work.
+//! these steps at every fork of a recording thread. They cost a mapping and a copy. Longer work
+//! than writing a record, such as attaching and flushing, cannot be interrupted by a handler,
+//! because signals are blocked meanwhile.
 //!
 //! If a handler makes the system call `clone` directly, none of this code runs. The child must then
 //! not return from the handler.
@@ -129,7 +129,7 @@ extern "C" fn in_child() {
             PRIVATE[page / 64 % PRIVATE.len()].fetch_or(1 << (page % 64), Ordering::Relaxed);
         }
         for page in (*saved).counter_pages.iter().filter(|page| **page != 0) {
-            // A page of zeros tells the reader that the counter is not running on a CPU.
+            // A page of zeros says that the counter is not running on a CPU.
             let _ = sys::map_zeros_at(*page, 4096);
         }
     }
@@ -143,7 +143,7 @@ pub fn forget_private_pages() {
 }
 
 /// Maps the shared page again if private memory is mapped over this page of the pool. Called before
-/// a claimed page is used. Returns false if that fails.
+/// a claimed page is used. Returns false if the shared page cannot be mapped.
 pub fn share(run: &Run, page: usize) -> bool {
     let (word, bit) = (&PRIVATE[page / 64 % PRIVATE.len()], 1 << (page % 64));
     if word.load(Ordering::Relaxed) & bit == 0 {

@@ -5,7 +5,7 @@
 //! If `counterpoint run` takes full pages ([`record::pool::full`]), a thread hands a full page over
 //! to `run` and continues with a spare page. If `run` has not given a spare page back in time, the
 //! thread appends its page itself. A thread also appends its first page itself. This creates the
-//! file if necessary, and shows that it can be written.
+//! profile's file if necessary, and shows that the file can be written.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -23,7 +23,8 @@ use crate::state::run::Run;
 /// page is still mapped.
 static HINT: AtomicUsize = AtomicUsize::new(0);
 
-/// Claims a page of the pool and makes it present. If the latter fails, counts a loss.
+/// Claims a page of the pool and makes it present. If the page cannot be made present, counts a
+/// loss.
 pub fn claim(run: &Run, process: &Process) -> Option<usize> {
     let claimed = claim_spare(run, process);
     if let Err(Some(errno)) = claimed {
@@ -51,7 +52,7 @@ pub fn note_released(page: usize) {
     HINT.store(page, Ordering::Relaxed);
 }
 
-/// The number of times that an ending thread tries to give up a page that it has offered to `run`.
+/// An ending thread tries at most this many times to give up a page that it has offered to `run`.
 const MOST_STEPS: usize = 8;
 
 impl Thread {
@@ -114,8 +115,8 @@ impl Thread {
         start.base_ticks = self.run.clock.begin();
         start.flush_ticks += start.base_ticks.wrapping_sub(begun);
         start.flushes += 1;
-        // The flush happens between the last usage on the old page and the first usage on the new
-        // page. So readers do not attribute its resources to the program.
+        // The flush happens between the last record of usage on the old page and the first one on
+        // the new page. So readers do not attribute the flush's resources to the program.
         start.usage = Usage::of_thread(start.base_ticks);
         self.start = start;
         self.process.row().calls.fetch_add(calls.into(), Ordering::Relaxed);
@@ -166,13 +167,14 @@ impl Thread {
     pub(super) fn leave_spares(&mut self) {
         let (pool, row) = (&self.run.pool, self.process.row_number());
         for page in std::mem::replace(&mut self.spares, [NO_PAGE; SPARES]) {
-            // `run` may change the state of the page between the calls below, so they are repeated.
+            // `run` may change the state of the page between the calls below, so these calls are
+            // repeated.
             for _ in 0..MOST_STEPS {
                 if page == NO_PAGE || pool.leave_page(page, row) {
                     break; // `run` releases it.
                 }
-                // Otherwise the page stays in the pool, from which `counterpoint run` or
-                // `counterpoint report` collects it.
+                // If the page cannot be appended, it stays in the pool, from which `counterpoint
+                // run` or `counterpoint report` collects it.
                 let was_offered = pool.take_back(page, row);
                 if was_offered && !self.append_taken_back(page) {
                     break;

@@ -44,9 +44,9 @@ pub(crate) const SHORT_CLOCK: ClockKind = ClockKind::Tsc;
 pub(crate) const SHORT_CLOCK: ClockKind = ClockKind::Monotonic;
 
 /// Tells the processor that these addresses will be accessed soon. An adapter calls this after a
-/// recorded call, immediately before it reads the time of the call's end. That instruction waits
-/// for all earlier instructions, but not for memory that is only prefetched. So the recorder's
-/// cache lines, which the call has displaced, arrive in the meantime.
+/// recorded call, immediately before it reads the time of the call's end. The instruction that
+/// reads the time waits for all earlier instructions, but not for memory that is only prefetched.
+/// So the recorder's cache lines, which the call has displaced, arrive in the meantime.
 #[inline(always)]
 pub(crate) fn fetch(addresses: [*const u8; 4]) {
     for at in addresses {

@@ -56,7 +56,7 @@ pub struct Thread {
     pub(crate) counting: bool,
     /// Set while calibration makes empty calls, whose failed counter reads are no losses.
     pub(crate) rehearsing: bool,
-    /// Whether the loss was already counted that the program has closed the thread's counters.
+    /// Whether it was already counted as a loss that the program has closed the thread's counters.
     pub(crate) lost_noted: bool,
     /// Number of counters if they are all in one group; otherwise 0.
     pub(crate) one_group: u8,
@@ -107,7 +107,7 @@ pub(super) const SPARES: usize = 2;
 /// Stored instead of a page's index if there is no page.
 pub(super) const NO_PAGE: usize = usize::MAX;
 
-/// The value of `memory` that allows creating the thread's next state in the same memory.
+/// If `memory` has this value, the thread's next state can be created in the same memory.
 pub(super) const OURS: u32 = 0x7468_7264;
 
 pub(super) const THREAD_BYTES: usize = size_of::<Thread>().next_multiple_of(4096);

@@ -11,7 +11,7 @@ use crate::process::part::Process;
 /// Maximum number of distinct texts of a process.
 const MOST_TEXTS: usize = 4096;
 
-/// The values of one call, with their keys. Further ones than `N` are left out.
+/// The values of one call, with their keys. If there are more than `N`, the rest is left out.
 pub struct Values<const N: usize = MOST_VALUES> {
     all: [(u32, u64); N],
     count: usize,

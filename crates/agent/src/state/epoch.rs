@@ -1,7 +1,7 @@
 //! The epoch: a number that identifies the current recording. It is 1 for the recording that the
 //! environment asks for, and increases by one with each session.
 //!
-//! The recorder's state of a thread also contains an epoch, and is valid only if it equals the
+//! The recorder's state of a thread also contains an epoch, and is valid only if that epoch is the
 //! current one. So with one relaxed load, a thread finds out whether it can record, must set up new
 //! state, or has nothing to record.
 
@@ -22,8 +22,8 @@ pub fn wanted() -> bool {
     EPOCH.load(Ordering::Relaxed) < IDLE
 }
 
-/// Returns the epoch of the current recording. Otherwise, returns a number that no thread's state
-/// has. This costs one relaxed load.
+/// Returns the epoch of the current recording. While nothing is being recorded, returns a number
+/// that no thread's state has. This costs one relaxed load.
 #[inline(always)]
 pub fn current() -> u32 {
     EPOCH.load(Ordering::Relaxed)
@@ -44,8 +44,8 @@ pub fn begin_environment() {
     EPOCH.store(OF_ENVIRONMENT, Ordering::Release);
 }
 
-/// Starts the epoch of a session. The caller must have the process's lock, and nothing may be being
-/// recorded.
+/// Starts the epoch of a session. The caller must have the process's lock, and no recording may be
+/// in progress.
 pub fn begin_session() {
     static LAST: AtomicU32 = AtomicU32::new(OF_ENVIRONMENT);
     // After 2^32 sessions, the numbers start again at 2.

@@ -1,4 +1,5 @@
-//! The data of a process about its part of a profile. [`crate::process::part`] interprets them.
+//! The data of a process about its part of a profile. [`crate::process::part`] interprets this
+//! data.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -25,7 +26,7 @@ pub struct PartWords {
     pub serial: AtomicU32,
     /// Number of last pages that detached threads have appended.
     pub leaving_pages: AtomicU32,
-    /// The number that the next contiguous pages with a thread's tables of loops will get.
+    /// The number that the next block of contiguous pages for a thread's tables of loops will get.
     pub next_loops: AtomicU32,
     /// The number that the next file of events will get.
     pub next_events: AtomicU32,
@@ -101,14 +102,14 @@ mod tests {
         let words = PartWords::make().expect("the pages can be mapped");
         for i in 0..size_of::<PartWords>() / 4 {
             let at = std::ptr::from_ref(words).cast::<AtomicU32>().wrapping_add(i);
-            // SAFETY: `at` is inside the words, all of which are atomics of at least this size. The
+            // SAFETY: `at` is inside the words, which are atomics of at least four bytes each. The
             // path becomes an invalid address, but nothing reads it.
             unsafe { (*at).store(7, Ordering::Relaxed) };
         }
         words.begin_anew();
         for i in 0..size_of::<PartWords>() / 4 {
             let at = std::ptr::from_ref(words).cast::<AtomicU32>().wrapping_add(i);
-            // SAFETY: `at` is inside the words, all of which are atomics of at least this size.
+            // SAFETY: `at` is inside the words, which are atomics of at least four bytes each.
             assert_eq!(unsafe { (*at).load(Ordering::Relaxed) }, 0, "word {i} of {words:?}");
         }
     }

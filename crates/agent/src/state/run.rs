@@ -74,8 +74,8 @@ pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
     let file = RunFile::from_bytes(&sys::read_file(path).ok()?).ok()?;
     let pool_path = CString::new(std::ffi::OsStr::new(&file.pool).as_bytes()).ok()?;
     let opened = match old {
-        // SAFETY: the caller passes an old run only if no thread has state of it, so no thread uses
-        // a page of its pool.
+        // SAFETY: the caller passes an old run only if no thread's state belongs to it, so no
+        // thread uses a page of its pool.
         Some(old) => unsafe { Pool::open_in_place_of(old.pool, &pool_path) },
         None => Pool::open(&pool_path),
     };
@@ -126,8 +126,9 @@ fn lost_pool(path: &CStr, errno: i32) {
 /// of the clocks in the run file and the current time. Returns 0 if there is no snapshot or if the
 /// length is not needed.
 fn ns_per_tick(file: &RunFile) -> u64 {
-    /// From this time between two snapshots on, their error (some ten nanoseconds) is small. If the
-    /// snapshot is more recent, because a session has just begun, the loop below waits.
+    /// If at least this much time is between two snapshots, their error (some ten nanoseconds) is
+    /// small. If the first snapshot is more recent, because a session has just begun, the loop
+    /// below waits.
     const LONG_ENOUGH_NS: u64 = 1_000_000;
     let Some(first) = file.snapshots.first() else { return 0 };
     if file.clock != ClockKind::Tsc || file.counters.is_empty() {
@@ -149,8 +150,8 @@ fn ns_per_tick(file: &RunFile) -> u64 {
 
 /// Estimates the rate of the clock from the first snapshot of the clocks in the run file and the
 /// current time; assumes 3 GHz if there is no snapshot. The result determines how often records of
-/// the thread's clocks are written, and converts the recorder's own costs in a run with a budget.
-/// Times of calls are never converted with it.
+/// the thread's clocks are written. In a run with a budget, the recorder's own costs are converted
+/// with it, too. Times of calls are never converted with it.
 fn ticks_per_ms(file: &RunFile) -> u64 {
     if file.clock == ClockKind::Monotonic {
         return 1_000_000;

@@ -79,7 +79,7 @@ pub unsafe fn path() -> &'static CStr {
 ///
 /// # Safety
 /// Only the thread that loads the run may call this, and the path must not be read before that
-/// thread is done.
+/// thread has written it.
 pub unsafe fn path_mut() -> &'static mut [u8] {
     // SAFETY: by contract, only the calling thread uses the path until it is done with the slice.
     unsafe { std::slice::from_raw_parts_mut((&raw mut PATH).cast(), PATH_BYTES) }

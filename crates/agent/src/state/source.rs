@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// None of these functions runs on a hot path.
 #[derive(Debug)]
 pub struct RunSource {
-    /// Common prefix of the environment variables that ask for a profile in this way. A program
-    /// that the process starts with one of these variables is recorded, too.
+    /// Common prefix of the environment variables with which this source asks for a profile. A
+    /// program that the process starts with one of these variables is recorded, too.
     pub prefix: &'static [u8],
     /// Called by the constructor, but not in a process that has more rights than its user.
     pub is_asked_for: fn() -> bool,

@@ -20,8 +20,8 @@ fn of_ops(rows: &[OpRow], wall: f64) -> Vec<OpViolation> {
         if ![row.total, row.own].into_iter().chain(counters).all(is_sound) {
             return Some(Contradiction::Value);
         }
-        // This holds for recursion, too: the duration of an inner call is part of the outer call's
-        // duration.
+        // The self time is at most the total time, even with recursion: the duration of an inner
+        // call is part of the outer call's duration.
         (!is_at_most(row.own.value, row.total.value)).then_some(Contradiction::OwnAboveTotal)
     };
     let found = rows.iter().enumerate();

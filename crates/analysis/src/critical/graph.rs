@@ -294,8 +294,8 @@ fn lists(nodes: usize, edges: &[(u32, u32)]) -> (Vec<u32>, Vec<u32>) {
     (from, edges.iter().map(|(_, of)| *of).collect())
 }
 
-/// Returns an order in which each node comes after the nodes of its list. Steps without duration
-/// can wait for each other in a circle; then one of them comes first.
+/// Returns an order in which each node comes after the nodes that it waits for. Steps without
+/// duration can wait for each other in a circle; then one of them comes first.
 fn order(from: &[u32], before: &[u32]) -> Vec<u32> {
     let nodes = from.len() - 1;
     let mut order = Vec::with_capacity(nodes);

@@ -1,5 +1,5 @@
 //! Finds which call launched which activity of a device, and which call waited for which activity.
-//! In plugins' events and in traces, both have the same id.
+//! In plugins' events and in traces, the call and the activity have the same id.
 //!
 //! The ids are arguments of an activity (an event of a plugin or trace), but the call that was made
 //! from the activity does not have them. So calls and activities of the same category and name,

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The innermost call is the running call that began last, as in [`crate::innermost`]. Steps of
-//! regions and tasks belong to the op around the region, and have the ranges of the region around
-//! them. At the end of a region with tasks on other threads, and of a call that waited for a
-//! device, there is a *join*: a step that begins when the last of these tasks or activities ends.
+//! regions and tasks belong to the op around the region, and to the ranges around the region. At
+//! the end of a region with tasks on other threads, and of a call that waited for a device, there
+//! is a *join*: a step that begins when the last of these tasks or activities ends.
 
 use profile::{OpId, Role};
 
@@ -47,7 +47,7 @@ struct Cutter<'a> {
     calls: &'a Calls,
     /// For each region, the tasks that ran on threads other than the region's.
     tasks: Vec<Vec<u32>>,
-    /// For each region that was recorded as a call.
+    /// The owner of each region; `None` if the region was not recorded as a call.
     owners: Vec<Option<Owner>>,
     ranges: RangeSets,
     open: Vec<Open>,

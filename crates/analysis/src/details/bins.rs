@@ -246,7 +246,8 @@ mod tests {
         assert_eq!((first, counts.iter().sum::<u64>()), (1, 1_000));
     }
 
-    /// Near and far cells, small and large counts.
+    /// The test adds small and large counts to cells that are near each other and to cells that are
+    /// far from each other.
     #[test]
     fn a_joint_has_every_count() {
         use std::collections::BTreeMap;

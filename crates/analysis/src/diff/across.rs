@@ -8,7 +8,8 @@ use crate::across::{OpAcross, RunAcross};
 /// 1/128. An op without histograms, of which a sample was timed, is compared by its mean. Counters
 /// are left out.
 pub fn recorded(run: &RunAcross) -> Recorded {
-    // Sorted before they are numbered, so that equal ops get the same numbers in each run.
+    // The ops are sorted before they are numbered, so that equal ops get the same numbers in each
+    // run.
     let mut ops: Vec<&OpAcross> = run.ops.iter().collect();
     ops.sort_by(|a, b| (&a.name, &a.key).cmp(&(&b.name, &b.key)));
     let mut rows: Vec<RunRow> = ops.into_iter().map(row).collect();

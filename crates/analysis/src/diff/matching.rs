@@ -91,9 +91,9 @@ fn relation(a: &Identity, b: &Identity) -> Relation {
 }
 
 /// Matches `rows` of A with `others` of B, which have the same key and are equally many. Rows with
-/// the same library and source location come first, then those with the same library, then the
-/// others in their order. Source locations are used only if both sides have the same ones: after a
-/// line was inserted, a function can have the location that another function had before.
+/// the same library and source location are matched first, then those with the same library, then
+/// the others in their order. Source locations are used only if both sides have the same ones:
+/// after a line was inserted, a function can have the location that another function had before.
 fn alike(
     a: &[Identity],
     b: &[Identity],

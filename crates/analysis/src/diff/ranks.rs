@@ -1,10 +1,11 @@
 //! Estimates a difference and its interval from ranks, by Hodges and Lehmann.
 //!
 //! The estimate is the median of the *Walsh averages*, (dᵢ + dⱼ) / 2 for all i ≤ j. The ends of the
-//! interval are two of the sorted averages, equally far from both ends of the list. Exact quantiles
-//! of Wilcoxon's signed ranks choose them so that the interval contains the centre of a symmetric
-//! distribution with at least the requested confidence (Hollander, Wolfe and Chicken, Nonparametric
-//! Statistical Methods, 3.3). This is the interval of R's `wilcox.test(conf.int = TRUE)`.
+//! interval are two of the sorted averages, equally far from both ends of the list. They are chosen
+//! with the quantiles of Wilcoxon's signed ranks, so that the interval contains the centre of a
+//! symmetric distribution with at least the requested confidence (Hollander, Wolfe and Chicken,
+//! Nonparametric Statistical Methods, 3.3). This is the interval of R's `wilcox.test(conf.int =
+//! TRUE)`.
 
 /// With more differences than this, the normal approximation replaces the exact quantile.
 const EXACT: usize = 120;

@@ -33,7 +33,7 @@ pub enum By {
 /// nothing that differs between processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
-    /// Name of the op, loop, module or kind.
+    /// Name of the op, loop, module or kind of activities.
     pub name: String,
     /// Types and shapes of the arguments, or empty.
     pub arguments: String,

@@ -15,8 +15,8 @@ use crate::sampled::Estimated;
 pub struct Sides {
     /// Every row that occurs in any of the runs.
     pub identities: Vec<Identity>,
-    /// Number of rows of the first run, which come first, in their order in that run. Other rows
-    /// follow, because their place in the order is not known.
+    /// Number of rows of the first run. These rows come first, in their order in that run. Other
+    /// rows follow, because their place in the order is not known.
     pub in_first: usize,
     /// For each run, its rows, with the indices of `identities`. `None` if the run does not have
     /// the row.
@@ -194,9 +194,9 @@ fn of_row(row: &RunRow, statistic: Statistic, by_dispatch: bool) -> Option<f64> 
 }
 
 /// Returns the values of one statistic, one for each run. If one row was split into several, their
-/// values are added up, each multiplied by the row's executions per execution of the one row.
-/// Another number of workgroups in a dispatch (another tiling) makes single calls incomparable, so
-/// the floor is then computed from dispatches.
+/// values are added up, each multiplied by the number of its executions per execution of the one
+/// row. Another number of workgroups in a dispatch (another tiling) makes single calls
+/// incomparable, so the floor is then computed from dispatches.
 fn ask(
     sides: &[Sides; 2],
     one: &Match,

@@ -70,7 +70,7 @@ pub enum Verdict {
     Same(f64),
     /// It could not be decided whether the row differs.
     Unknown {
-        /// Half of the 95 % interval.
+        /// Half of the length of the difference's 95 % interval.
         half_width: f64,
         /// The proposed number of pairs, more than were recorded. `None` if it is above 60: the
         /// machine is too noisy.

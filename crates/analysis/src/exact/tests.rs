@@ -181,6 +181,6 @@ fn a_constant_has_no_correlation() {
     (0..5).for_each(|i| moments.add(i, 7));
     assert_eq!(moments.pearson(), None);
     moments.add(9, 8);
-    // 6·142 − 19·43 = 35, 6·111 − 19² = 305 and 6·309 − 43² = 5, so it is 35 / √1525.
+    // 6·142 − 19·43 = 35, 6·111 − 19² = 305 and 6·309 − 43² = 5, so the correlation is 35 / √1525.
     assert_eq!(moments.pearson(), Some(35.0 / 1525f64.sqrt()));
 }

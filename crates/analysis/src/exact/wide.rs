@@ -20,7 +20,7 @@ impl Sum {
         self.0
     }
 
-    /// Adds a number. `None` stands for a number with more than 128 bits.
+    /// Adds a number. `None` stands for a number that is too large to be stored.
     #[inline]
     pub fn add(&mut self, number: Option<u128>) {
         let sum = self.0.zip(number).and_then(|(a, b)| a.checked_add(b));

@@ -67,7 +67,8 @@ pub enum Effect {
         /// Number of first calls that are among the slowest calls.
         of_slow: usize,
     },
-    /// The effect of the time in the run, whose calls are divided into tenths by their begin.
+    /// The effect of the time in the run. The calls, in the order in which they began, are divided
+    /// into tenths.
     Time {
         /// The correlation of the order of the calls with their durations.
         spearman: f64,
@@ -103,8 +104,8 @@ impl Level {
 }
 
 impl Effect {
-    /// Whether the effect is large enough to be reported. The median of first calls must be
-    /// `first_times` times that of the others.
+    /// Whether the effect is large enough to be reported. For first calls, that is so if their
+    /// median is at least `first_times` times that of the others.
     pub(super) fn is_worth_saying(&self, first_times: f64) -> bool {
         match self {
             Self::First { median, others, .. } => *median >= first_times * others,

@@ -222,7 +222,7 @@ pub(super) fn slowest(values: &[f64]) -> Vec<bool> {
 /// in which they began. The answer does not depend on the number of `workers`.
 ///
 /// Cost: at most 50 × (number of strengths) orders for the time, and as many for the other
-/// variables. An order computes the strengths again that no earlier order reached.
+/// variables. Each order computes only the strengths again that no earlier order has reached.
 pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> Answer {
     let slow = Slow::new(durations);
     let why = match slow.calls {
@@ -420,7 +420,8 @@ fn sum_of(places: &[u32], ranks: &[f32]) -> f64 {
     places.iter().map(|at| f64::from(ranks[*at as usize])).sum()
 }
 
-/// Whether the order `pieces` moves only calls from `places` to `places`. `places` is ascending.
+/// Whether the order `pieces` has only calls from `places` at the positions `places`, which are
+/// ascending.
 fn stay(places: &[u32], pieces: &[(usize, usize)]) -> bool {
     let calls = pieces.iter().flat_map(|(from, to)| *from..*to);
     let is_one = |at: usize| places.binary_search(&(at as u32)).is_ok();
@@ -487,7 +488,7 @@ fn survive(
                         cells(classes, &kinds, KINDS, &mut counts);
                         (information_of(&counts, KINDS), *found)
                     }
-                    // If the order moves the first calls to their own positions again, the result
+                    // If the order has only first calls at the positions of first calls, the result
                     // is the recorded one and not chance. With blocks, that happens in about one of
                     // n orders of n calls.
                     Strength::First { places, .. } if stay(places, &order) => continue,
@@ -513,7 +514,8 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
         let (whole_a, rest_a) = a.as_chunks::<16>();
         let (whole_b, rest_b) = b.as_chunks::<16>();
         for (a, b) in whole_a.iter().zip(whole_b) {
-            // An index, because a build without optimisation would not remove an iterator.
+            // This loop uses an index, because an iterator would be slow in a build without
+            // optimisation.
             let mut at = 0;
             while at < 16 {
                 lanes[at] += a[at] * b[at];

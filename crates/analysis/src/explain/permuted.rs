@@ -12,12 +12,12 @@
 //! they were independent. It is the largest value of B·Var(means of B)/Var for B = 1, 2, 4, … up to
 //! a twentieth of the calls. It is computed for the ranks of the durations, for the distances of
 //! the ranks from the middle, and for being slow; the largest value is used. A block has 4 (τ − 1)
-//! calls on average. If this results in fewer than 16 blocks, nothing is tested. If the similarity
-//! of neighbours decays exponentially, blocks of this length miss at most an eighth of the variance
-//! of chance.
+//! calls on average, but at least a 500th of all calls, because fewer blocks can be moved faster.
+//! If this results in fewer than 16 blocks, nothing is tested. If the similarity of neighbours
+//! decays exponentially, blocks of this length miss at most an eighth of the variance of chance.
 //!
 //! **The time in the run** changes more slowly than any other variable, so the length of the blocks
-//! matters most when it is tested. If calls are similar over a long time, but most of their
+//! matters most when the time is tested. If calls are similar over a long time, but most of their
 //! variation is chance, then τ is small although the similarity reaches far. So a block has 8 (τ −
 //! 1) calls on average, and is at least twice as long as the smallest B for which τ − 1 is mostly
 //! reached. For this, τ is assumed to be one standard deviation smaller than estimated.
@@ -32,9 +32,10 @@ const LEAST_MEANS: usize = 20;
 const TIMES_TAU: f64 = 4.0;
 /// The length of a block as a multiple of [`reach`].
 const TIMES_REACH: usize = 2;
-/// A number of neighbours whose mean shows this part of τ − 1 shows most of it.
+/// A number of neighbours shows most of τ − 1 if their mean shows at least this part of it.
 const MOST_OF_TAU: f64 = 0.75;
-/// Blocks are made so long that there are at most this many: fewer blocks can be moved faster.
+/// The mean length of a block is at least the number of calls divided by this, because fewer blocks
+/// can be moved faster.
 const MANY_BLOCKS: usize = 500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +52,8 @@ impl Blocks {
         Self::longer_than(0, TIMES_TAU, series)
     }
 
-    /// Computes the blocks for testing the time in the run. They are twice as long as those of
-    /// [`Blocks::new`], and at least [`TIMES_REACH`] times as long as the largest [`reach`] in
+    /// Computes the blocks for testing the time in the run. They are usually twice as long as those
+    /// of [`Blocks::new`], and at least [`TIMES_REACH`] times as long as the largest [`reach`] in
     /// `level`.
     pub fn for_time(series: &[&[f32]], level: &[&[f32]]) -> Option<Self> {
         let reach = level.iter().map(|one| reach(one)).max().unwrap_or(0);

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Decoding takes half of the time of marking, and the calls of a thread are often one cluster, so
-//! this is what a second processor can do meanwhile. Pages are needed for the first time in their
-//! order. A page that is needed again after it was dropped is decoded by the caller.
+//! this is what a second processor can do meanwhile. Pages are needed for the first time in the
+//! order of the cluster. A page that is needed again after it was dropped is decoded by the caller.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 
@@ -30,7 +30,7 @@ pub struct Decoded<'a> {
     ahead: Option<Ahead<'a>>,
 }
 
-/// The end of the other thread's work at the thread that uses the pages.
+/// Connects the thread that uses the pages to the thread that decodes them ahead.
 pub struct Ahead<'a> {
     /// The pages that were not needed yet, in their order.
     pub expected: std::vec::IntoIter<PageKey>,

@@ -8,9 +8,10 @@
 //! ```
 //!
 //! The time between the calls of level 0 is all time in which the thread is in no call. The time
-//! between the calls of a deeper level is the own time of those calls of the level above that have
-//! calls inside. So a level's time in calls and its time between calls add up to the time of the
-//! calls around it. The time that the recorder added is subtracted, unless the values are raw.
+//! between the calls of a deeper level is the self time of those calls of the level above that have
+//! calls inside. So for a deeper level, the time in calls and the time between calls add up to the
+//! time of the calls around them. The time that the recorder added is subtracted, unless the values
+//! are raw.
 //!
 //! Memory: about 150 bytes for each op on each level of each thread, in each worker.
 
@@ -36,14 +37,15 @@ pub struct Level {
     pub calls: u64,
     /// The time in the calls of this level, including the calls inside of them.
     pub in_calls_ns: f64,
-    /// The time before, between and after the calls of this level, within the calls around them.
+    /// The time between the calls of this level. Within a call of the level above, this includes
+    /// the time before the first and after the last call inside.
     pub between_ns: f64,
     /// The op with the most time in calls of this level.
     pub most: Key,
 }
 
 impl Level {
-    /// Returns `between_ns` as a part of the time of the calls around these calls, from 0 to 1.
+    /// Returns `between_ns` as a part of `between_ns` plus `in_calls_ns`, from 0 to 1.
     pub fn share(&self) -> Option<f64> {
         let all = self.between_ns + self.in_calls_ns;
         (all > 0.0).then(|| self.between_ns / all)
@@ -62,7 +64,7 @@ struct At {
 struct Sum {
     calls: u64,
     total: u128,
-    /// The own time of those calls that have calls inside.
+    /// The self time of the calls that have calls inside.
     around: u128,
     /// Index of the sum that was used after this one the last time; see [`super::Sum`].
     then: usize,
@@ -71,7 +73,7 @@ struct Sum {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     pub op: Place,
-    /// The number of calls around it.
+    /// The number of calls around this call.
     pub depth: usize,
     /// The recorded duration, in units of 1/[`crate::amounts::PARTS`] tick.
     pub duration: u64,

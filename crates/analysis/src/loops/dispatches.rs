@@ -24,8 +24,8 @@ pub struct Dispatch {
     pub ops: Vec<OpId>,
     /// Number of workgroup calls, timed or not.
     pub workgroups: u64,
-    /// Number of dispatches: of calls with the workgroup id 0,0,0, of which a dispatch has one.
-    /// `None` if the workgroup of some call is not known.
+    /// Number of dispatches: each has one call with the workgroup id 0,0,0, and these calls are
+    /// counted. `None` if the workgroup of some call is not known.
     pub dispatches: Option<u64>,
     /// Sum of the durations of the workgroup calls, in ticks of the profile's clock. In a run with
     /// a budget, an estimate.
@@ -51,8 +51,8 @@ struct Calls {
     ticks: u128,
 }
 
-/// Finds the dispatches of the functions of all modules. Reads the calls of the profile if some
-/// function has such a dispatch.
+/// Finds the dispatches of the functions of all modules. If no function has a dispatch, the calls
+/// of the profile are not read.
 pub fn dispatches(profile: &Profile, modules: &[LoopModule], table: &LoopTable) -> Dispatches {
     let mut found: BTreeMap<[u8; 16], BTreeMap<String, BTreeSet<OpId>>> = BTreeMap::new();
     for tree in &table.modules {
@@ -186,9 +186,9 @@ pub fn inside(
     node: &LoopNode,
     inclusive_ns: Option<f64>,
 ) -> Inside {
-    // The hits of the function itself, if counted, are the number of workgroup calls. This number
-    // is right even if calls of the dispatch are missing, or if some calls ran a copy of the module
-    // without instrumented loops.
+    // The number of hits of the function itself, if they were counted, is the number of workgroup
+    // calls. This number is right even if calls of the dispatch are missing, or if some calls ran a
+    // copy of the module without instrumented loops.
     let entered = root(tree, node).filter(|_| is_function(tree, node)).map(|root| root.all.hits);
     let entered = entered.filter(|hits| *hits > 0).map(|hits| hits as f64);
     let workgroups = dispatch.workgroups as f64;

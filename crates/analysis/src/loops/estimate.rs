@@ -18,8 +18,8 @@
 //!
 //! `1 − m/N` is the finite population correction (Cochran, theorem 2.2): if every hit was timed, V
 //! is 0 and T is exact. The formula is valid for a simple random sample. Timed hits at random
-//! distances are such a sample, unless the times of hits follow the pattern of the distances; their
-//! randomness prevents that. If times drift, the interval is wider than necessary.
+//! distances are such a sample, unless the times of hits follow the pattern of the distances; the
+//! randomness of the distances prevents that. If times drift, the interval is wider than necessary.
 //!
 //! **Rare slow hits.** If a few of a thread's hits are much longer than the others, most samples
 //! contain too few of them, and the interval of a normal distribution is too short. So the end of
@@ -78,14 +78,14 @@ use crate::interval::student::t95;
 /// The costs of an empty hit in two processes differed by 29 % to 35 %.
 pub const COST_UNCERTAINTY: f64 = 0.35;
 /// If the mean hit of a loop takes less than this many times the cost of timing a hit, its times
-/// are too distorted to be more than samples.
+/// are so distorted that they are only rough estimates.
 pub const SAMPLED_ONLY: f64 = 10.0;
 
 /// A number and its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     pub value: f64,
-    /// Half of the 95 % interval; 0 for an exact number. `None` if it is not known.
+    /// Half of the length of the 95 % interval; 0 for an exact number. `None` if it is not known.
     pub margin: Option<f64>,
 }
 
@@ -380,7 +380,8 @@ mod tests {
         ] {
             assert_eq!(total(&bad, Mode::Sampled), Err(NoTime::Damaged));
         }
-        // Read while its thread was still running: fewer hits than timed hits.
+        // This row was read while its thread was still running, so it has fewer hits than timed
+        // hits.
         assert_eq!(of(&LoopRow { hits: 3, ..good.clone() }).value, 1_836.0);
         // The sum of squares is smaller than that of equal values, which is impossible.
         let torn = LoopRow { squares: good.first_squares, ..good };

@@ -1,10 +1,10 @@
 //! Matches the starts and ends of hits (entries into loops and functions) that were recorded in
 //! mode log.
 //!
-//! Events are ordered within one thread and module, so these have a stack of their own. An end
-//! belongs to the innermost start of the same id that has no end yet. If hits that began after this
-//! start have no end yet, the program left them by an exception or `longjmp`. An end without a
-//! recorded start is counted, but belongs to no hit.
+//! Events are ordered within one thread and module, so each module has its own stack in each
+//! thread. An end belongs to the innermost start of the same id that has no end yet. If hits that
+//! began after this start have no end yet, the program left them by an exception or `longjmp`. An
+//! end without a recorded start is counted, but belongs to no hit.
 
 use std::collections::HashMap;
 

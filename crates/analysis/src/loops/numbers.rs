@@ -59,8 +59,8 @@ pub struct Numbers {
     /// Times as measured, scaled up to all hits. Missing if no hit was timed or ended, or if a row
     /// is damaged.
     pub raw: Option<Times>,
-    /// Times after subtracting the time that measuring has added. Missing without `raw`, if the
-    /// cost of a hit, or of a hit inside, is not known, and if `refused` is set.
+    /// Times after subtracting the time that measuring has added. Missing if `raw` is missing, if
+    /// the cost of a hit, or of a hit inside, is not known, or if `refused` is set.
     pub compensated: Option<Times>,
     /// Whether the mean hit takes less than [`SAMPLED_ONLY`] times the cost of timing a hit. The
     /// self times of the loops around this row are then doubtful.
@@ -115,7 +115,7 @@ pub struct Times {
     /// Self time: the time without the instrumented loops directly inside. Missing without a side
     /// table, and if the loops inside took longer by more than chance. Except in mode timed, also
     /// missing if the time of a loop inside is missing, or if not all hits ended: loops inside may
-    /// have ended in those hits.
+    /// have ended in the hits that did not end.
     pub own: Option<Estimate>,
     /// The mean time of a hit that ended. Missing if no hit ended.
     pub mean: Option<Estimate>,
@@ -406,9 +406,9 @@ fn fill(cell: &mut Cell, inside: &Inside, overhead: &Overhead, tree: bool, mode:
     });
 }
 
-/// Computes each row's share of the function or loop around it, if all hits of that ended: rows
-/// inside may otherwise have taken longer. If the rows inside took longer by chance (because they
-/// are estimates), the shares are parts of the sum of their times.
+/// Computes each row's share of the function or loop around it, if all hits of that function or
+/// loop ended. Otherwise, rows inside may have taken longer. If the rows inside took longer by
+/// chance (because they are estimates), the shares are parts of the sum of their times.
 fn shares(
     all: &mut BTreeMap<u32, Numbers>,
     inside: &Wholes,
@@ -477,7 +477,7 @@ mod tests {
         }
     }
 
-    /// The text said that one hit had not ended, but JSON and CSV said nothing of timed hits.
+    /// JSON and CSV once lacked the timed hits of a row in which no timed hit had ended.
     #[test]
     fn a_hit_that_never_ended_was_timed() {
         assert_eq!(cell(1, 1, 0, 0).numbers.timed_hits(), Some((1, 0)));
@@ -542,8 +542,8 @@ mod tests {
         assert_eq!(rows[&1].raw.unwrap().share, None);
     }
 
-    /// The loop inside took 90 of 100 ticks. If compensation left 60 and 40 of these, the loop
-    /// would take 150 % of the function around it.
+    /// The loop inside took 90 of 100 ticks. If compensation left 60 of the 90 ticks and 40 of the
+    /// 100 ticks, the loop would take 150 % of the function around it.
     #[test]
     fn a_correction_that_breaks_what_must_be_true_is_not_used() {
         let with = |mut cell: Cell, inside: f64| {

@@ -79,7 +79,8 @@ fn names(table: &SideTable) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// By the name that TVM's code generator gives to the body of a parallel loop.
+/// Whether a function is the body of a parallel loop, according to the name that TVM's code
+/// generator gives it.
 fn is_parallel(function: &str) -> bool {
     function.contains("parallel_lambda")
 }

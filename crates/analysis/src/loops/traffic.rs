@@ -3,11 +3,11 @@
 //!
 //! **Requested bytes.** The machine code of an id (a loop or function of the instrumented text) is
 //! called its region. It consists of machine loops and of code outside of them, which runs at most
-//! once in each hit, because every cycle of a region is in one of its machine loops. If there is
-//! one machine loop, without a loop inside, an iteration runs each of its instructions at most
-//! once. Let `r` be the number of bytes that all loads and stores of the region access if each runs
-//! once, and `l` the part of them in the machine loop. In `h` hits with `n` iterations in all, the
-//! instructions ask for
+//! once in each hit, because every cycle of a region's control flow is in one of its machine loops.
+//! If there is one machine loop, without a loop inside, an iteration runs each of its instructions
+//! at most once. Let `r` be the number of bytes that all loads and stores of the region access if
+//! each runs once, and `l` the part of them in the machine loop. In `h` hits with `n` iterations in
+//! all, the instructions ask for
 //!
 //! ```text
 //!   at most   B = n × l + h × (r − l)        bytes
@@ -24,7 +24,7 @@
 //!
 //! **Bandwidth.** Let `t ± m` be the inclusive time of all hits. Then the instructions asked for at
 //! most `B / (t − m)` bytes per second, and moving every byte of the arguments once in each call
-//! takes at most `h × F / (t − m)` bytes per second. If `t − m` is not above zero, there is no
+//! needs at most `h × F / (t − m)` bytes per second. If `t − m` is not above zero, there is no
 //! bound. If the second rate is far below the bandwidth of the machine's memory, that bandwidth
 //! does not limit the op, unless the op moves its arguments several times.
 

@@ -188,7 +188,8 @@ mod tests {
         sum
     }
 
-    /// 4,000 + 96 · 2. With the mean of all counted hits (4,008 / 8), it would have been 50,100.
+    /// The estimate is 4,000 + 96 · 2. With the mean of all counted hits (4,008 / 8), it would be
+    /// 50,100.
     #[test]
     fn the_first_hits_say_nothing_about_the_others() {
         let sum = of(&[row(100, &[1000; 4], &[1, 2, 2, 3])], Mode::Sampled);

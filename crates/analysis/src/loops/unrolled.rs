@@ -33,9 +33,9 @@ pub fn unrolled(tree: &LoopTree, node: &LoopNode) -> Option<Unrolled> {
     of(scheduled.extent?, counted(node).or(of_text)?).filter(|_| node.all.unended() == 0)
 }
 
-/// Returns the number of iterations of a hit, if all counted hits have the same number. If it is
-/// not known for single hits, a mean that is a whole number counts: it rarely is one if hits
-/// differ.
+/// Returns the number of iterations of a hit, if all counted hits have the same number. If the
+/// number is not known for single hits, the mean is used if it is a whole number, because it rarely
+/// is one if hits differ.
 fn counted(node: &LoopNode) -> Option<u64> {
     let all = &node.all;
     match &all.trips {
@@ -69,7 +69,8 @@ mod tests {
         assert_eq!(found(256, 64), Some((4, 0)));
         assert_eq!(found(256, 85), Some((3, 1)));
         assert_eq!(found(260, 16), Some((16, 4)));
-        // The optimised loop runs a part of the schedule's loop, more than it, and nothing.
+        // Here, the optimised loop has two thirds of the iterations of the schedule's loop, more
+        // iterations, and none.
         assert_eq!(found(256, 170), None);
         assert_eq!(found(8, 64), None);
         assert_eq!(found(8, 0), None);

@@ -426,9 +426,9 @@ impl Adder<'_> {
         row
     }
 
-    /// Returns what the recorder added to the own counts of a call that has `inside` calls directly
-    /// inside: the count of an empty call and, for each call inside, the part of its bracket that
-    /// is outside of its own readings.
+    /// Returns what the recorder added to the counts of a call without the `inside` calls directly
+    /// inside of it. This is the count of an empty call and, for each call inside, the part of its
+    /// bracket that is outside of its own readings.
     fn empty(&self, process: usize, counter: usize, inside: u32) -> Option<Estimate> {
         let empty = self.empty.get(process).copied().flatten()?;
         let own = empty.counters.get(counter).copied().flatten().map(|bracket| bracket.mean)?;

@@ -121,7 +121,8 @@ impl Tasks {
         })
     }
 
-    /// Returns `base`, a region without tasks, together with the recorded tasks of this number.
+    /// Returns `base`, a region without tasks, with the recorded tasks of the region that has this
+    /// number.
     pub fn region(&self, process: usize, number: Option<u64>, base: Region, cpus: u32) -> Region {
         let Some(number) = number else { return base };
         let key = (process as u32, number);

@@ -254,8 +254,8 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         }
     }
 
-    /// Finds the ops and runs directly inside of a call, sorted by start, and its regions. A region
-    /// is also one of its own regions.
+    /// Finds the ops and runs directly inside of a call, sorted by start, and its regions. If the
+    /// call is a region, it also counts as one of its regions.
     fn look_inside(&mut self, arena: &Arena, at: usize) {
         self.inner.clear();
         self.regions.clear();
@@ -297,8 +297,8 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
 
     /// Computes the counters of a call, with and without those of the calls inside of it. If a part
     /// is not known, the result is not known either. Book-keeping ops are an exception, because the
-    /// recorder reads no counters around them: their counts are included in those of the call
-    /// around them, except for the counts of the ops that they call.
+    /// recorder reads no counters around them. Their counts are included in the counts of the call
+    /// around them, except for the counts of ops that they call.
     fn read_counters(&mut self, arena: &Arena, at: usize) {
         let values = |at: usize| {
             let (known, from) = (arena.nodes[at].known, at * self.counters);

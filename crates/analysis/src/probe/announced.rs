@@ -2,10 +2,10 @@
 //! each op, and the time of other threads that wait meanwhile.
 //!
 //! As soon as PyTorch has an observer, it does more work for each op: it creates an object, looks
-//! up the observers, and calls ours before and after the op. No bracket (the measured work of the
-//! recorder around a call) includes this time. The recorder measures it in the program: it makes
-//! PyTorch announce additional ops that do nothing to an observer that does nothing
-//! (`agent/recorder/thread/announced.rs`).
+//! up the observers, and calls the recorder's observer before and after the op. No bracket (the
+//! measured work of the recorder around a call) includes this time. The recorder measures it in the
+//! program: it makes PyTorch announce additional ops that do nothing to an observer that does
+//! nothing (`agent/recorder/thread/announced.rs`).
 //!
 //! ```text
 //!  launching thread   ── op ──┬ region ┬─ announced ─ bracket ─ op ──┬ region ┬──

@@ -6,8 +6,8 @@
 //!  in the program = calibrated + (timed in the program − timed in the calibration)
 //! ```
 //!
-//! In both, the timed part of a bracket does not include the jump to the recorder, and the reading
-//! of the clock that times the bracket ([`profile::brackets`]).
+//! In the program as in the calibration, the timed part of a bracket does not include the jump to
+//! the recorder, and the reading of the clock that times the bracket ([`profile::brackets`]).
 
 use std::collections::BTreeMap;
 
@@ -25,8 +25,8 @@ pub(super) const LONGEST_NS: f64 = 20_000.0;
 /// Half the width of a 95 % interval of a mean, in standard errors.
 const NORMAL_95: f64 = 1.96;
 /// If no times from the program are known, a bracket is assumed to take at most this many times as
-/// long there as in the calibration. Measured for brackets without counters, with cold caches. With
-/// counters, it is smaller.
+/// long in the program as in the calibration. Measured for brackets without counters, with cold
+/// caches. With counters, it is smaller.
 const COLD: f64 = 2.0;
 
 /// The part of a bracket without counters that is never timed: the jump to the recorder, and the
@@ -115,7 +115,8 @@ fn calibrated(process: &Process, known: &Calibration) -> Estimate {
 }
 
 /// Returns the mean times of the bracket's parts before and after a call, over all threads. With
-/// `rehearsed`, of the calibration's empty calls. `None` if there are too few times.
+/// `rehearsed`, the times are those of the calibration's empty calls. `None` if there are too few
+/// times.
 fn pool(process: &Process, mask: u32, rehearsed: bool, longest: f64) -> Option<[Estimate; 2]> {
     // The last frame of a thread contains everything that its earlier frames contain.
     let of = process.brackets.iter().filter(|b| b.counters == mask && b.rehearsed == rehearsed);

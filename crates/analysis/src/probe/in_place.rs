@@ -44,7 +44,7 @@ struct Gaps {
     ticks: u64,
 }
 
-/// A reading that takes longer than this is not used, and neither is that of a call that takes
+/// A reading that takes longer than this is not used, and neither is a reading of a call that takes
 /// longer than [`LONGEST_CALL_NS`]: something else happened meanwhile, or the different rates of
 /// the clocks matter.
 const LONGEST_READING_NS: f64 = 20_000.0;

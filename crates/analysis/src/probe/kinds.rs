@@ -93,7 +93,7 @@ impl Parallel {
     }
 }
 
-/// The earliest start of the regions and tasks that end later than the calls at hand.
+/// The earliest start of the regions and tasks that end later than the call that is looked at.
 #[derive(Clone, Copy, Debug)]
 struct Earliest {
     any: u64,

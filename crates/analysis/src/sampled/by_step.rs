@@ -52,7 +52,7 @@ impl ByStep {
         }
     }
 
-    /// Returns `calls` with its interval. `None` if this number is exact.
+    /// Returns `calls` with its interval. `None` if `calls` is exact.
     pub fn calls(&self, calls: u64) -> Option<Estimated> {
         let value = calls as f64;
         let (low, high) = (value - self.below, value + self.above);

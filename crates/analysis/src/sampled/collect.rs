@@ -34,8 +34,7 @@ pub(crate) struct Found {
 #[derive(Debug)]
 struct Unit {
     durations: Strata,
-    /// Whether some call is inside of another call of its row. Calls that were only counted do not
-    /// show it.
+    /// Whether some call is inside of another call of its row. Only timed calls can show this.
     inner: bool,
     /// Whether some call has another call inside.
     nested: bool,
@@ -152,8 +151,8 @@ impl Adding {
         self.weighted.append(unit.weighted.clone());
     }
 
-    /// For the sums over all calls of a thread or of a run: if any call has another one inside, the
-    /// sum is unknown.
+    /// Prepares a sum over all calls of a thread or of a run. The sum is unknown if any call has
+    /// another one inside.
     fn of_all(mut self) -> Self {
         self.inner |= self.nested;
         self

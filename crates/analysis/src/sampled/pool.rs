@@ -38,7 +38,7 @@ use crate::interval::Sum;
 pub const FEWEST: f64 = 30.0;
 /// With fewer drawn calls than this, an estimate has no interval.
 pub const FEWEST_WITH_INTERVAL: f64 = 2_000.0;
-/// The number of unknown calls is small if the row has at least this many times as many calls.
+/// The unknown calls of a row are few if the row has at least this many times as many calls.
 const MANY_TIMES: u64 = 10;
 /// The degrees of freedom of an interval that does not come from a sample's variance.
 const MANY: f64 = 1e9;
@@ -51,7 +51,7 @@ pub struct Pool {
     left_out: u64,
     /// Number of calls without a known value that belong to a thread and op without a drawn call.
     lost: u64,
-    /// The estimated sum over all calls except the lost ones.
+    /// The estimated sum over all calls except those that `lost` counts.
     sum: Sum,
     seen: f64,
     known: Moments,

@@ -63,7 +63,8 @@ pub struct SampledRow {
     /// Whether the row's self time is known. It is not if calls of the row have other calls inside,
     /// unless all calls of the row were timed.
     pub self_known: bool,
-    /// The row's part of all durations. `None` in rows by CPU, and if any calls are nested.
+    /// The row's part of the sum of all durations. `None` in rows by CPU, and if any calls are
+    /// nested.
     pub share: Option<Estimated>,
     /// The effective number of timed calls: this many of equal weight would be as informative about
     /// the distribution.

@@ -29,8 +29,8 @@ pub(crate) struct Factors {
 }
 
 impl Factors {
-    /// `counted` contains the strata of the counters. The first with drawn calls determines the
-    /// factors for calls whose counters were read.
+    /// `counted` contains the strata of the counters. The first strata with drawn calls determine
+    /// the factors for calls whose counters were read.
     pub fn new<'a>(
         calls: u64,
         timed: &Strata,

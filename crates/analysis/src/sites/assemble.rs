@@ -10,7 +10,7 @@ use profile::{Columns, OpId, PageDecoder, PageKey, Profile, Role};
 
 use crate::amounts::{Brackets, parts};
 
-/// One dispatch. The times of workgroups are in units of 1/[`crate::amounts::PARTS`] tick.
+/// One dispatch. `sum` and `busiest` are in units of 1/[`crate::amounts::PARTS`] tick.
 #[derive(Clone, Debug)]
 pub(super) struct Dispatch {
     pub op: OpId,

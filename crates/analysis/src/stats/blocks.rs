@@ -7,8 +7,8 @@ const FEWEST_BYTES: usize = 64;
 /// Values are written and read eight bytes at a time, whatever their width.
 const WORD: usize = 8;
 
-/// A growing list of values. A stored value stays in its block, and about an eighth of the memory
-/// is unused.
+/// A growing list of values. A stored value is never moved to another block. At most about an
+/// eighth of the memory is unused.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     /// Blocks to which no value is added any more.

@@ -1,4 +1,5 @@
-//! Maps the values of metrics, which are floats, to integers, which the later steps need.
+//! Maps the values of metrics, which are floats, to integers, because the later steps need
+//! integers.
 
 use model::metric::Bound;
 use profile::Profile;

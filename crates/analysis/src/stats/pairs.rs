@@ -40,7 +40,7 @@ pub(super) fn pair(
 /// Computes a correlation from the sum of products and the two sums of squares. The result is
 /// clamped, because a rounding error could take it beyond ±1. The product of the two sums of
 /// squares is between 2⁻⁶⁴ and 2³²⁰, so it neither overflows nor underflows, and one root suffices.
-/// Then the correlation is exact if both sums of squares are equal.
+/// With one root, the correlation is exact if both sums of squares are equal.
 fn correlation(products: f64, squares: f64, other_squares: f64) -> Option<f64> {
     (squares > 0.0 && other_squares > 0.0)
         .then(|| (products / (squares * other_squares).sqrt()).clamp(-1.0, 1.0))

@@ -333,7 +333,7 @@ impl Classes {
         self.at = end;
         let doubled = start + 1 + end;
         let from_mean = doubled as i64 - (self.calls as i64 + 1);
-        // There are at most `MOST_CALLS` calls, so the square has 62 bits.
+        // There are at most `MOST_CALLS` calls, so the square has at most 62 bits.
         let square = from_mean.unsigned_abs() * from_mean.unsigned_abs();
         self.rank_squares += (u128::from(square) * u128::from(calls)) as i128;
         let difference = (value - self.min) as f64 - self.mean_above_min;

@@ -40,8 +40,8 @@ impl Workspace {
             parallel(&mut self.scratch, items, |scratch, (column, (ranks, places))| {
                 rank(column, buckets, &mut scratch.rank, ranks, places)
             });
-        // Sorting takes the most memory. Pairs need other buffers, so its memory is freed before
-        // pairs are computed.
+        // Sorting takes the most memory. Pairs need other buffers, so the memory for sorting is
+        // freed before pairs are computed.
         self.scratch.iter_mut().for_each(|scratch| scratch.rank.shrink());
         let pairs =
             (0..calls.columns.len()).flat_map(|given| (0..given).map(move |of| (of, given)));

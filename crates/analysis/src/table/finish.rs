@@ -40,8 +40,8 @@ impl Sum {
             counter.brackets =
                 self.brackets.counter(table.profile, i, counter.calls, inside, table.brackets);
             counter.set_value(raw);
-            // A thread is on a CPU for no longer than its calls take, which limits the value of a
-            // clock.
+            // The clock of a thread counts the time on a CPU, which cannot be longer than the calls
+            // take. So the counter's value is limited to that.
             let of_all_calls = counter.calls == self.calls && !raw;
             if of_all_calls && is_clock_of_threads(table.profile, i) {
                 let ns = total.times(table.profile.timeline.ns_per_tick());

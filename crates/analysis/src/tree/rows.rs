@@ -55,8 +55,9 @@ pub struct TreeRows {
 /// Places the loops of a dispatch or op below the node of its calls, if the tree has a single node
 /// of them. All other loops are placed at the top, without a share, because their time can be part
 /// of the time of calls. With several nodes, it is not known to which of them a loop's hits belong.
-/// Loops that took longer than their calls also ran in others. The calls around loops that ran in
-/// no dispatch or op are not known. With `raw`, times of loops are as measured.
+/// A loop that took longer than the calls of its node also ran outside of these calls. The calls
+/// around loops that ran in no dispatch or op are not known. With `raw`, times of loops are as
+/// measured.
 pub fn rows(
     profile: &Profile,
     calls: &CallTree,
@@ -128,8 +129,9 @@ fn build(
     TreeRows { rows, own_ns }
 }
 
-/// Finds nodes that are shorter than the loops that seem to be inside of them, beyond the intervals
-/// of both. Such loops must also have run on other threads, on which no calls were recorded.
+/// Finds nodes that take less time than the loops that seem to be inside of them, even at the ends
+/// of both intervals. Such loops must also have run on other threads, on which no calls were
+/// recorded.
 fn longer_than_their_calls(
     calls: &CallTree,
     loops: &LoopTable,
@@ -148,7 +150,7 @@ fn longer_than_their_calls(
             }
         }
     }
-    // The times of loops are measured with a clock whose rate may be slightly different.
+    // The times of loops are measured with another clock, whose rate may be slightly different.
     let most = |at: &usize| calls.nodes.get(*at).map_or(0.0, |node| 1.01 * node.total.high * tick);
     inside.into_iter().filter(|(at, ns)| *ns > most(at) + 1e3).map(|(at, _)| at).collect()
 }

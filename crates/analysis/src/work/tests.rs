@@ -90,8 +90,8 @@ fn reductions_on_paper() {
     assert_eq!(work("fused_sum_divide", "float32[32, 64], float32[32]"), None);
 }
 
-/// There are 5 channels of 6 × 6 results, each from 3 channels of 3 × 3 products. Ops that are
-/// fused with the convolution change the bytes, even if a bias has the dimensions of a result.
+/// There are 5 channels of 6 × 6 results, each from 3 channels of 3 × 3 products. The bias of an op
+/// that is fused with the convolution adds bytes, even if it has as many dimensions as a result.
 #[test]
 fn convolutions_on_paper() {
     let flop = Some(2.0 * f64::from(5 * 6 * 6 * 3 * 3 * 3));

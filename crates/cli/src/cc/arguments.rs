@@ -359,7 +359,8 @@ fn expand(words: &[OsString], all: &mut Vec<OsString>, depth: u32) -> io::Result
             Some(_) if depth > 20 => return Err(io::Error::other("response files without an end")),
             Some(file) => {
                 let text = std::fs::read(file)?;
-                // Clang reads files with a byte order mark or with a backslash at the end.
+                // Only clang reads response files with a byte order mark or with a backslash at the
+                // end.
                 let odd = [&b"\xef\xbb\xbf"[..], b"\xff\xfe", b"\xfe\xff"];
                 if odd.iter().any(|mark| text.starts_with(mark)) || text.ends_with(b"\\") {
                     return Err(io::Error::other("a response file that only clang reads"));

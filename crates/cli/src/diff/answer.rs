@@ -213,7 +213,8 @@ fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
             if faster { "got slower" } else { "got faster" }
         ),
     };
-    // A difference can be certain and very small, so rows with small differences are not named.
+    // A row can have changed for certain and still add very little to the whole difference. Such a
+    // row is not named ([`SHARE`]).
     let all = diff.whole.explained.map_or(0.0, |part| part.ns.abs());
     let counts =
         |row: &&usize| diff.rows[**row].part.is_none_or(|part| part.ns.abs() >= SHARE * all);

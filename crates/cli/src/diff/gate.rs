@@ -26,7 +26,9 @@ enum Of {
     Counter(String),
 }
 
-/// A rule, with a sentence for each row (or for the whole) for which it holds.
+/// The result of a `--fail-if` rule: one sentence for the whole program and for each row for which
+/// the rule holds. If there are none, the rule did not hold, and the program does not fail because
+/// of it.
 pub struct Failed {
     pub rule: String,
     pub rows: Vec<String>,
@@ -64,8 +66,8 @@ impl Gate {
     }
 }
 
-/// Returns the largest lower end of an interval that is above `limit`. The estimate of a change is
-/// not enough, because the true change may be smaller.
+/// Returns the largest lower end of an interval, if it is above `limit`. The estimate of a change
+/// is not enough, because the true change may be smaller.
 fn exceeds(compared: &[Compared], limit: f64) -> Option<f64> {
     let low = |one: &Compared| one.interval.map(|[low, _]| low);
     compared.iter().filter_map(low).filter(|low| *low > limit).reduce(f64::max)
@@ -81,7 +83,7 @@ fn of_row(row: &DiffRow, name: &str, limit: f64) -> Option<String> {
     Some(format!("{name} is slower by at least {}", signed(low).trim_start_matches('+')))
 }
 
-/// Returns the rows for which each rule holds.
+/// Returns the result of each rule.
 ///
 /// # Errors
 /// Returns an error if nothing matches a rule, or if nothing that matches was tested, because such

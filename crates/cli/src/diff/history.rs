@@ -79,7 +79,7 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     let identities: Vec<Identity> = history.rows.iter().map(|(one, _)| one.clone()).collect();
     let names = columns::distinct(&identities);
     let labels: Vec<String> = points.iter().map(Point::name).collect();
-    // If the whole has times, they are the first of the series.
+    // The times of the whole program come first, if there are any.
     let times = history.whole.iter().chain(history.rows.iter().map(|(_, times)| times));
     let times: Vec<Vec<f64>> = times.cloned().collect();
     let first = usize::from(history.whole.is_some());

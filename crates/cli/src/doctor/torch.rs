@@ -24,7 +24,8 @@ pub fn bridge() -> Option<Row> {
     let own =
         environment.map(|folder| folder.join("bin/python3")).filter(|python| python.is_file());
     let mut python = Command::new(own.unwrap_or_else(|| "python3".into()));
-    // A file and not a module, because the working directory may have modules of the same names.
+    // Python gets a file and not a module, because the working directory may have modules of the
+    // same names.
     python.arg("-B").arg(script).arg("doctor").stdin(Stdio::null()).stderr(Stdio::null());
     // This process of Python must not be recorded.
     let said = python.env("COUNTERPOINT_RUN_FILE", "").env_remove("LD_PRELOAD").output().ok()?;

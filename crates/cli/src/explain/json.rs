@@ -54,7 +54,8 @@ enum EffectOut<'a> {
         spearman: f64,
         first_tenth_ns: f64,
         last_tenth_ns: f64,
-        /// The number of the slowest tenth of the calls in order of time, counted from 1.
+        /// The calls, in order of time, are divided into tenths. This is the number of the slowest
+        /// tenth, counted from 1.
         slowest_tenth: usize,
         slowest_tenth_ns: f64,
     },

@@ -23,7 +23,8 @@ impl BracketOut {
     }
 }
 
-/// Each set of counters of a process has one entry if the recorder was calibrated for the process.
+/// Returns one entry for each set of counters of each process for which the recorder was
+/// calibrated.
 pub fn out(profile: &Profile) -> Vec<impl Serialize> {
     let sets = call_sets(profile).into_iter().map(|set| {
         let counters = profile.manifest.counters.iter().zip(&set.empty.counters);
@@ -46,9 +47,9 @@ pub fn out(profile: &Profile) -> Vec<impl Serialize> {
     sets.collect()
 }
 
-/// A correction for each metric that is a part of the time. The correction subtracts the values of
-/// an empty call before it computes the metric. Otherwise, the processor time of a call of 25 ns
-/// would be 45 times its duration.
+/// Returns a correction for each metric that is a part of the time. The correction subtracts the
+/// values of an empty call before it computes the metric. Otherwise, the processor time of a call
+/// of 25 ns would be 45 times its duration.
 pub fn corrections<'a>(profile: &Profile, metrics: &[Bound]) -> Vec<Option<Correction<'a>>> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let parts = PartOfTime::of_all(profile, metrics, workers);

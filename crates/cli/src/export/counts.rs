@@ -11,7 +11,7 @@ use arrow_schema::{Field, Schema};
 use profile::batch::unknown_op;
 use profile::{CountedCalls, Profile};
 
-/// The rows are sorted by process, thread and export.
+/// Returns the rows, sorted by process, thread and export.
 pub fn rows(profile: &Profile, filter: Option<&str>) -> io::Result<RecordBatch> {
     let mut who: [UInt32Builder; 4] = Default::default();
     let (mut op_id, mut export) = (UInt32Builder::new(), UInt32Builder::new());
@@ -68,8 +68,8 @@ pub fn rows(profile: &Profile, filter: Option<&str>) -> io::Result<RecordBatch> 
         .map_err(io::Error::other)
 }
 
-/// The smallest and the largest likely number of calls. Both are the number itself if the calls
-/// were counted, and `None` if the estimate has no interval.
+/// Returns the smallest and the largest likely number of calls. Both are the number itself if the
+/// calls were counted, and `None` if the estimate has no interval.
 fn within(counted: &CountedCalls) -> [Option<u64>; 2] {
     match analysis::sampled::calls_of(counted) {
         None => [Some(counted.calls); 2],

@@ -61,7 +61,7 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     let given = args.ranks.given();
     let known = first.known_ranks();
     // If the profile has no ranks, the option `--rank` or the label `rank` names its rank. A
-    // profile in which no process was recorded may also know a rank.
+    // profile can have a rank even if no process was recorded.
     let is_of =
         |rank: &&u32| first.processes.is_empty() && given.is_none_or(|given| given == **rank);
     let of_nothing = known.iter().find(is_of).copied();
@@ -139,9 +139,9 @@ fn goes_on(profile: &Profile) -> bool {
     is_alive || (is_watched && !is_over(&profile.manifest))
 }
 
-/// The name that the launcher (such as Slurm) gave the job when it was recorded. The environment of
-/// this command is not used: a recording that is added from two places would have two names in the
-/// dataset.
+/// Returns the name that the launcher (such as Slurm) gave the job when it was recorded. The
+/// environment of this command is not used: a recording that is added from two places would have
+/// two names in the dataset.
 fn job_name(profile: &Profile) -> Option<String> {
     let mut of_processes = profile.processes.iter().filter_map(|process| process.job_name.clone());
     of_processes.next().or_else(|| profile.manifest.job_name.clone())
@@ -154,7 +154,7 @@ fn label(profile: &Profile, name: &str) -> Option<String> {
     })
 }
 
-/// The manifest of the part of a merged profile that the first process comes from.
+/// Returns the manifest of the part of a merged profile that the first process comes from.
 fn member_manifest(profile: &Profile) -> Option<Manifest> {
     let member = profile.processes.first()?.member;
     profile.members.get(member)?;
@@ -162,7 +162,7 @@ fn member_manifest(profile: &Profile) -> Option<Manifest> {
     Manifest::read_in(&all.dir((member + 1).to_string()).ok()?).ok()
 }
 
-/// A profile keeps its id when it is merged.
+/// Returns the id of the profile, which it keeps when it is merged.
 fn part_of(profile: &Profile) -> String {
     let id = member_manifest(profile).map(|manifest| manifest.id);
     let id = id.filter(|id| !id.is_empty()).unwrap_or_else(|| profile.manifest.id.clone());

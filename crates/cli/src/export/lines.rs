@@ -58,7 +58,7 @@ impl Texts {
     }
 }
 
-/// Each row counts, although a dictionary stores a text once.
+/// Returns the bytes of all long texts. Each row counts, although a dictionary stores a text once.
 fn bytes_of_long(column: &ArrayRef) -> u64 {
     let Some(dictionary) = column.as_dictionary_opt::<Int32Type>() else { return 0 };
     let Some(texts) = dictionary.values().as_string_opt::<i32>() else { return 0 };
@@ -105,7 +105,8 @@ pub fn csv(batch: &RecordBatch, texts: &mut Texts) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// `first` is written before the first object, and `separator` before every other object.
+/// Formats each row as an object. `first` is written before the first object, and `separator`
+/// before every other object.
 pub fn json(
     batch: &RecordBatch,
     first: &str,

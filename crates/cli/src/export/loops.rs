@@ -91,7 +91,7 @@ impl Owner<'_> {
     }
 }
 
-/// The result is indexed by the registration of a module.
+/// Returns the trees, indexed by the registration of a module.
 fn trees<'a>(loops: &'a Loops<'_>) -> Vec<Option<&'a LoopTree>> {
     let mut trees = vec![None; loops.recorded.modules.len()];
     for tree in &loops.table.modules {
@@ -125,7 +125,7 @@ fn owners(batch: &mut Batch, loops: &Loops<'_>, owners: &[Owner<'_>]) {
 
 type Word = fn(&LoopRow) -> u64;
 
-/// Each combination of a loop's id, a thread and a registration of a module has one row.
+/// Returns one row for each combination of a loop's id, a thread and a registration of a module.
 pub fn rows(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> {
     let trees = trees(loops);
     let mut found: Vec<(Owner<'_>, &LoopRow)> = Vec::new();
@@ -184,7 +184,7 @@ fn histogram(trips: &LoopTrips) -> Option<String> {
     histogram_cell(buckets.map(|(index, hits)| (bucket(index), u128::from(*hits))))
 }
 
-/// The rows are in the order in which the profile contains them.
+/// Returns the events as rows, in the order in which the profile contains them.
 pub fn events(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> {
     let trees = trees(loops);
     let Recorded { modules, events, .. } = loops.recorded;

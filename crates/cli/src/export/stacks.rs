@@ -37,7 +37,7 @@ pub enum Format {
     Speedscope,
 }
 
-/// `None` for a format of rows.
+/// Returns the format of the stacks; `None` if the format is one of rows.
 pub fn format(format: ExportFormat) -> Option<Format> {
     match format {
         ExportFormat::Pprof => Some(Format::Pprof),
@@ -163,7 +163,7 @@ fn named(profile: &Profile, loops: &Loops<'_>, found: &Stacks, format: Format) -
     }
 }
 
-/// `None` if the node is no function.
+/// Returns the function that the node is about; `None` for other nodes.
 fn key(stack: &Stack) -> Option<Key> {
     match stack.what {
         StackPart::Calls { key, .. } => Some(key),

@@ -27,7 +27,7 @@ pub struct Chosen {
 
 struct Piece {
     text: String,
-    /// The name of each counter of the entry, and the label that is printed instead.
+    /// The name of each counter of the piece, and the label that is printed instead.
     labels: Vec<(String, String)>,
 }
 
@@ -108,7 +108,8 @@ fn fit(
     Vec::new()
 }
 
-/// A counter without modifiers counts in user mode, as in the original hook.
+/// Resolves an entry of the list. A counter without modifiers counts in user mode, as in the
+/// original hook.
 fn piece(resolver: &Resolver, entry: &str) -> Result<(Piece, Vec<Counter>), names::NameError> {
     let mut counters = resolver.resolve(entry)?;
     let mut text = entry.to_owned();
@@ -142,7 +143,7 @@ fn counts_everywhere(counter: &Counter) -> bool {
     !(modes || others || kernels_own || kind == TYPE_TRACEPOINT)
 }
 
-/// The format is that of the original hook.
+/// Prints the names of counters in the format of the original hook.
 pub fn list(machine: &Machine, out: &mut impl Write) -> io::Result<()> {
     for entry in Resolver::new(machine).catalogue() {
         let target = match entry.source.as_str() {

@@ -24,9 +24,9 @@ use crate::whole::WholeFile;
 /// A thread: the index of its process, and its index within the process.
 type ThreadKey = (usize, usize);
 
-/// The files that [`write`] may write. With them, this process can give up its other rights before
-/// it reads the names of threads. An existing file may be a link or a device, so existing files are
-/// in the list.
+/// Returns the files that [`write`] may write. This process can give up its right to write other
+/// files before it reads the names of threads. An existing file may be a link or a device, so
+/// existing files are in the list.
 pub fn outputs(directory: &Path) -> Vec<PathBuf> {
     let is_of_hook = |name: &OsStr| {
         let name = name.as_bytes();
@@ -38,7 +38,7 @@ pub fn outputs(directory: &Path) -> Vec<PathBuf> {
     there.chain([new]).map(|name| directory.join(name)).collect()
 }
 
-/// `directory` must exist. `labels` are the names of the counters' columns.
+/// Writes the files. `directory` must exist. `labels` are the names of the counters' columns.
 pub fn write(
     profile: &Profile,
     labels: &[String],
@@ -107,8 +107,8 @@ fn rows(
 
 type Ops = HashMap<u32, String>;
 
-/// The begin of the thread's first recorded call (the first that ended). `analysis::stats` measures
-/// the skipped time from the same call.
+/// Returns the begin of the thread's first recorded call (the first that ended). `analysis::stats`
+/// measures the skipped time from the same call.
 fn first_begin(decoder: &mut PageDecoder<'_>, keys: &[PageKey]) -> Option<u64> {
     keys.iter().find_map(|key| decoder.decode(*key).start_ticks.first().copied())
 }

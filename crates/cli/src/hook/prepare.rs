@@ -69,8 +69,8 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     told
 }
 
-/// The path does not exist yet. `hook report` removes the profile, so it remains there only if the
-/// program did not end normally.
+/// Returns a path for the profile, at which nothing exists yet. `hook report` removes the profile,
+/// so it remains there only if the program did not end normally.
 fn place(process: u32) -> PathBuf {
     let base = std::env::temp_dir();
     let name = |number: u32| match number {
@@ -81,7 +81,7 @@ fn place(process: u32) -> PathBuf {
     places.find(|path| path.symlink_metadata().is_err()).unwrap_or(base)
 }
 
-/// The text tells the agent what to do.
+/// Writes `text`, which tells the agent what to do.
 fn answer(text: &str) -> Result<ExitCode, Failure> {
     // SAFETY: `text` outlives the call, and the pointer and the length are those of `text`. If the
     // descriptor is not open, `write` returns an error.

@@ -108,7 +108,8 @@ fn names_repeat(profile: &Profile, found: &Stats) -> bool {
     names.len() < threads.len()
 }
 
-/// [`main`] has checked that the profile's pool belongs to it and to this user.
+/// Removes the profile. [`main`] has checked that the profile's pool belongs to it and to this
+/// user.
 fn remove(directory: &Path) {
     if let Err(e) = discard_pool(directory) {
         say!("{e}");

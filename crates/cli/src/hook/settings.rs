@@ -39,7 +39,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The second result has a sentence for each value that could not be parsed.
+    /// Reads the variables with `get`. The second result has a sentence for each value that could
+    /// not be parsed.
     pub fn new(get: impl Fn(&str) -> Option<OsString>) -> (Self, Vec<String>) {
         let mut problems = Vec::new();
         let text = |name: &str| get(name).map(|v| v.to_string_lossy().into_owned());

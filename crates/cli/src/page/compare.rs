@@ -9,11 +9,12 @@ use super::{Form, Group, assembled, tables, write_to};
 use crate::failure::Failure;
 use crate::view::table::Table;
 
-/// The natural logarithm of the largest ratio on the axis, about 33.
+/// The natural logarithm of the largest ratio on the axis, which is about 33.
 const FARTHEST: f64 = 3.5;
-/// The smallest range, as a natural logarithm. A change of 2 % is then halfway to the end.
+/// The smallest range of the axis on each side, as a natural logarithm. A change of 2 % is then
+/// halfway to the end.
 const NEAREST: f64 = 0.04;
-/// The room beyond the farthest end of an interval.
+/// The axis is this many times as long as the farthest end of an interval requires.
 const MARGIN: f64 = 1.08;
 
 pub struct Comparison {
@@ -134,8 +135,8 @@ fn sort_by_value(table: &mut TableOut, rows: &[Row]) {
     }
 }
 
-/// The verdicts come next to the names. The column `relation` comes last, because its texts can be
-/// long.
+/// Moves columns: the verdicts to a place next to the names, and the column `relation` to the end,
+/// because its texts can be long.
 fn in_order_of_weight(table: &mut TableOut) {
     let find = |table: &TableOut, name: &str| table.columns.iter().position(|c| c.name == name);
     if let Some(at) = find(table, "verdict") {
@@ -169,7 +170,8 @@ fn table_of_whole(of: &Comparison) -> TableOut {
     TableOut::plain("whole", Group::Ops.name(), "The whole", columns, rows)
 }
 
-/// Both marks of a row have the kind of its verdict.
+/// Returns the marks of the rows in one plot. In both plots, a row's mark has the kind of its
+/// verdict.
 fn marks(
     rows: &[Row],
     of: impl Fn(&Row) -> Option<Estimate>,
@@ -187,7 +189,7 @@ fn marks(
     rows.iter().map(mark).collect()
 }
 
-/// The middle means no change.
+/// The axis of changes, whose middle means no change.
 struct Changes {
     /// The logarithm of the ratio at the right end; 0 without changes.
     range: f64,
@@ -202,7 +204,7 @@ impl Changes {
         Self { range, threshold }
     }
 
-    /// The result is from 0 to 1 on the axis.
+    /// Returns the place of a change: from 0 to 1 if it is on the axis.
     fn place(&self, change: f64) -> f64 {
         // JSON has no infinity.
         (logarithm(change) / self.range / 2.0 + 0.5).clamp(-0.5, 1.5)
@@ -225,7 +227,7 @@ impl Changes {
         })
     }
 
-    /// Ticks are at no change, and at the largest round change on both sides.
+    /// Returns ticks at no change, and at the largest round change on both sides.
     fn ticks(&self) -> Vec<(f64, String)> {
         const PERCENT: [u32; 7] = [50, 20, 10, 5, 3, 2, 1];
         let is_on = |by: f64| logarithm(by).abs() <= 0.85 * self.range;
@@ -247,13 +249,13 @@ impl Changes {
     }
 }
 
-/// The result is limited to ±1000, because the ratio can be 0 or infinite.
+/// Returns the logarithm of the ratio, limited to ±1000, because the ratio can be 0 or infinite.
 fn logarithm(change: f64) -> f64 {
     let log = change.ln_1p();
     if log.is_nan() { 0.0 } else { log.clamp(-1e3, 1e3) }
 }
 
-/// The axis is in ns and includes 0.
+/// The axis of times, which is in ns and includes 0.
 struct Parts {
     low: f64,
     high: f64,

@@ -16,7 +16,8 @@ pub struct Head {
     pub sentences: Vec<String>,
     pub warnings: Vec<String>,
     pub recording: Vec<(String, String)>,
-    /// The name and value of each length, and its moments.
+    /// For each length of time: its name, its value, and the moments from which and to which it is
+    /// measured.
     pub lengths: Vec<[String; 3]>,
     pub price: String,
     pub price_parts: String,
@@ -93,7 +94,7 @@ pub struct PlotOut {
     pub title: String,
     /// The index of the column before the plot.
     pub after: usize,
-    /// Positions from 0 to 1, with texts.
+    /// The position of each tick, from 0 to 1, and its text.
     pub ticks: Vec<(f64, String)>,
     pub zero: f64,
     pub band: Option<[f64; 2]>,
@@ -114,7 +115,7 @@ pub struct MarkOut {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RooflineOut {
     pub about: String,
-    /// Positions from 0 to 1, with texts.
+    /// The position of each tick of the axis, from 0 to 1, and its text.
     pub x: Vec<(f64, String)>,
     pub y: Vec<(f64, String)>,
     pub roofs: Vec<RoofOut>,

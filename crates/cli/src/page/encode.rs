@@ -4,7 +4,7 @@
 //! the *grid*. The grid is as fine as the limits of the page's size allow. With more than [`CALLS`]
 //! calls, some calls that are shorter than the grid are left out.
 
-/// Times are in ns since 1970.
+/// A call. `begin` is in ns since 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub begin: i64,
@@ -31,7 +31,7 @@ pub struct EncodedLane {
     pub bytes: usize,
 }
 
-/// If there are more calls, some are left out.
+/// If there are more calls than this, some are left out.
 const CALLS: usize = 1_200_000;
 /// The limit of the compressed calls in bytes. Beyond it, a coarser grid is used. As text in the
 /// page, the bytes take a third more. The size before compression cannot be the limit: it hardly
@@ -51,8 +51,9 @@ const COARSER: i64 = 4;
 /// 4²⁰ ns are 18 minutes.
 const COARSEST: u32 = 20;
 
-/// The calls of a lane must be sorted by start, and a call must come before the calls inside of it.
-/// `begin` is the start of the timeline. `room` is the limit of the compressed calls in bytes.
+/// Encodes the calls of all lanes. Those of a lane must be sorted by start, and a call must come
+/// before the calls inside of it. `begin` is the start of the timeline. `room` is the limit of the
+/// compressed calls in bytes.
 pub fn encode(lanes: &mut [Vec<Call>], begin: i64, room: usize) -> (Encoded, Vec<u8>) {
     lanes.iter_mut().for_each(|lane| find_depths(lane));
     let mut grid = 1;
@@ -83,7 +84,8 @@ pub fn encode(lanes: &mut [Vec<Call>], begin: i64, room: usize) -> (Encoded, Vec
     }
 }
 
-/// The result is in compressed bytes.
+/// Returns how many bytes the compressed calls may take if the page has this many rows in tables
+/// and this many ops with details.
 pub fn room(rows: usize, detailed: usize) -> usize {
     let rest = rows.saturating_mul(ROW).saturating_add(detailed.saturating_mul(DETAILS));
     PAGE.saturating_sub(rest).clamp(FEWEST_PACKED, PACKED)
@@ -99,7 +101,7 @@ struct Visible {
 }
 
 /// Calls that are at least as long as `grid` are visible. Of the calls of one depth that begin
-/// between two multiples, the longest is visible as well.
+/// between two multiples of `grid`, the longest is visible as well.
 fn visible(calls: &[Call], begin: i64, grid: i64) -> Visible {
     let mut hidden = vec![false; calls.len()];
     let mut seen = calls.len();
@@ -186,7 +188,7 @@ fn leb128(out: &mut Vec<u8>, mut value: u64) {
 mod tests {
     use super::*;
 
-    /// The page decodes in the same way.
+    /// Decodes calls as the page does.
     fn decode(bytes: &[u8], lane: &EncodedLane, grid: i64) -> Vec<(i64, i64, u64, u64)> {
         let mut at = lane.offset;
         let mut next = || {

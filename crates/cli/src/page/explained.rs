@@ -11,7 +11,7 @@ pub struct Explained {
     text: String,
 }
 
-/// If `mark` is empty, the line is about values with any mark.
+/// What a mark means. If `mark` is empty, the text is about values with any mark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MeaningOut {
     pub mark: &'static str,
@@ -45,24 +45,24 @@ impl Explained {
         Self { of, label: label.to_owned(), text: text.into() }
     }
 
-    /// `label` is the mark with a separator.
+    /// Makes a line about a mark. `label` is the mark with a separator.
     pub fn mark(label: &'static str, text: impl Into<String>) -> Self {
         let mark = label.trim_end_matches([' ', ':']);
         let of = if OF_MISSING.contains(&mark) { Of::Table } else { Of::Mark(mark) };
         Self { of, label: label.to_owned(), text: text.into() }
     }
 
-    /// A line about the values with any mark.
+    /// Makes a line about the values with any mark.
     pub fn any_mark(label: &str, text: impl Into<String>) -> Self {
         Self { of: Of::AnyMark, label: label.to_owned(), text: text.into() }
     }
 
-    /// A line about a word in the names of rows.
+    /// Makes a line about a word in the names of rows.
     pub fn word(label: &str, text: impl Into<String>) -> Self {
         Self { of: Of::Table, label: label.to_owned(), text: text.into() }
     }
 
-    /// A line about the whole table.
+    /// Makes a line about the whole table.
     pub fn sentence(text: impl Into<String>) -> Self {
         Self::word("", text)
     }
@@ -71,7 +71,7 @@ impl Explained {
         format!("{}{}", self.label, self.text)
     }
 
-    /// `None` if the line is not about this column.
+    /// Returns the text if the line is about this column.
     pub fn of_column(&self, name: &str) -> Option<&str> {
         match &self.of {
             Of::Columns(names) => names.iter().any(|of| of == name).then_some(&*self.text),
@@ -79,7 +79,7 @@ impl Explained {
         }
     }
 
-    /// `None` if the line is not about marks.
+    /// Returns the meaning of the mark if the line is about marks.
     pub fn of_mark(&self) -> Option<MeaningOut> {
         let mark = match self.of {
             Of::Mark(mark) => mark,
@@ -90,7 +90,7 @@ impl Explained {
     }
 }
 
-/// `None` if no line is about the column.
+/// Returns what the lines say about the column; `None` if no line is about it.
 pub fn meaning(lines: &[Explained], column: &str) -> Option<String> {
     let all: Vec<&str> = lines.iter().filter_map(|line| line.of_column(column)).collect();
     (!all.is_empty()).then(|| all.join("; "))

@@ -25,7 +25,8 @@ pub struct Related {
     pub table: TableOut,
 }
 
-/// The result is empty if there are no counters, or too many values.
+/// Returns the correlations of each op that has some. Returns nothing if there are no counters, or
+/// too many values.
 pub fn of(profile: &Profile, raw: bool) -> HashMap<Key, Related> {
     let counters = profile.manifest.counters.len() as u64;
     if counters == 0 || profile.calls().saturating_mul(counters + 1) > VALUES {
@@ -37,7 +38,7 @@ pub fn of(profile: &Profile, raw: bool) -> HashMap<Key, Related> {
     found.ops.iter().filter_map(one).collect()
 }
 
-/// `None` if no counter has a correlation.
+/// Returns the correlations of an op; `None` if no counter has one.
 fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
     // With a budget, only timed calls have values.
     let timed = if profile.is_sampled() { "timed " } else { "" };
@@ -62,7 +63,7 @@ fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
         let value = pair.spearman.or(pair.pearson)?;
         let kind = if op.all.is_noise(at + 1) { "unknown" } else { "related" };
         let at = (value.clamp(-1.0, 1.0) + 1.0) / 2.0;
-        // The cell with the coefficient has the text.
+        // The mark needs no text, because a cell of the row shows the coefficient.
         Some(MarkOut { at, ends: None, kind, text: String::new() })
     };
     let note = |at: usize| match () {

@@ -13,11 +13,11 @@ use crate::view::loops::code::{self, Found};
 use crate::view::loops::{Loops, assembly, readable_full_name, readable_name, source, text};
 use crate::view::units::{count, grouped, percent, plural};
 
-/// The functions that took the most time have listings.
+/// At most this many functions have listings: those that took the most time.
 const FUNCTIONS: usize = 50;
-/// The limit for all listings together.
+/// The largest number of lines in all listings together.
 const LINES: usize = 12_000;
-/// The limit for a function and one text.
+/// The largest number of lines in one text of one function.
 const LINES_OF_ONE: usize = 3_000;
 /// Lines with more characters are shortened.
 const CHARACTERS: usize = 400;
@@ -30,7 +30,7 @@ struct Function<'a> {
     loops: Vec<&'a LoopNode>,
 }
 
-/// Also returns a sentence about the functions that are left out.
+/// Returns the listings, and a sentence about the functions that are left out.
 pub fn of(loops: &Loops<'_>) -> (Vec<ListingOut>, String) {
     let mut functions = functions(loops);
     let weight = |of: &Function<'_>| {
@@ -81,7 +81,7 @@ fn functions<'a>(loops: &'a Loops<'_>) -> Vec<Function<'a>> {
     functions
 }
 
-/// `None` if there is nothing to show.
+/// Makes the listing of a function; `None` if there is nothing to show.
 fn one(loops: &Loops<'_>, function: &Function<'_>, room: &mut usize) -> Option<ListingOut> {
     let Function { module, tree, node, .. } = *function;
     let found = loops.more.codes.as_ref().and_then(|codes| codes.get(module));
@@ -138,7 +138,7 @@ fn in_numbers(loops: &Loops<'_>, function: &Function<'_>) -> String {
     format!("{hits}{time}, {within}")
 }
 
-/// `None` if no instruction was found.
+/// Makes the column with the machine code; `None` if no instruction was found.
 fn machine_code(
     loops: &Loops<'_>,
     function: &Function<'_>,
@@ -170,8 +170,8 @@ fn machine_code(
     Ok(column(format!("machine code: {}", assembly::start(region)), lines, room))
 }
 
-/// `is_in` gets the index of a loop of the function, and returns whether the line is the loop's
-/// first line, or `None` if the loop does not contain the line.
+/// Makes a line of a listing. `is_in` gets the index of a loop of the function, and returns whether
+/// the line is the loop's first line, or `None` if the loop does not contain the line.
 fn line_out(
     loops: &Loops<'_>,
     function: &Function<'_>,
@@ -204,8 +204,8 @@ fn margin(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> String {
     }
 }
 
-/// The column has at most [`LINES_OF_ONE`] lines and at most `room` lines. `None` if there are no
-/// lines.
+/// Makes a column with at most [`LINES_OF_ONE`] lines and at most `room` lines. `None` if there are
+/// no lines.
 fn column(
     title: String,
     lines: impl Iterator<Item = ListingLineOut>,

@@ -35,7 +35,7 @@ const SERIES_OF_THREAD: usize = 2;
 /// At most this many of an op's threads have their own histograms.
 const LANES: usize = 16;
 
-/// Times are not yet relative to the start of the timeline.
+/// The details of the ops, with times that are not yet relative to the start of the timeline.
 pub struct Found {
     details: Details,
     related: HashMap<Key, Related>,
@@ -60,7 +60,7 @@ pub fn find(profile: &Profile, raw: bool, keys: &[Key]) -> Found {
     }
 }
 
-/// The details are in the order of `keys`. `table` is the page's table of ops.
+/// Finds the details of these ops, in the order of `keys`. `table` is the page's table of ops.
 pub fn of(
     profile: &Profile,
     found: &Found,
@@ -94,7 +94,7 @@ pub fn of(
     (ops, series(profile, timeline, &found.rates, from))
 }
 
-/// The rates of the threads' counters. The threads with the most calls come first.
+/// Returns the rates of the threads' counters. The threads with the most calls come first.
 fn series(
     profile: &Profile,
     timeline: &Timeline,
@@ -107,7 +107,7 @@ fn series(
         let lane = lane_of(profile, timeline, *process, *thread);
         let all = profile.manifest.counters.iter().zip(counters);
         let mut of_thread = 0;
-        // The calls already show counters in nanoseconds.
+        // Counters in nanoseconds get no series, because the calls already show them.
         for (counter, rates) in all.filter(|(c, _)| c.unit() != Unit::Nanoseconds) {
             let per_ns = rates.per_tick().into_iter().map(|rate| Some(rate? / ns_per_tick));
             let per_ns: Vec<Option<f64>> = per_ns.collect();
@@ -140,7 +140,7 @@ fn series(
     series
 }
 
-/// -1 if there is no such lane.
+/// Returns the index of the thread's lane; -1 if there is none.
 fn lane_of(profile: &Profile, timeline: &Timeline, process: usize, thread: usize) -> i64 {
     let p = &profile.processes[process];
     // Several recordings of a merged profile may have the same process id.
@@ -161,7 +161,7 @@ fn place(op: &profile::Op) -> String {
     all.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" · ")
 }
 
-/// Each cell comes with the title of its column.
+/// Returns the cells of a row, each with the title of its column.
 fn facts(table: &TableOut, number: usize) -> Vec<(String, String)> {
     let of = |ops: &Vec<Option<usize>>| ops.iter().position(|op| *op == Some(number));
     let Some(row) = table.ops.as_ref().and_then(of) else { return Vec::new() };
@@ -232,7 +232,7 @@ fn longest(profile: &Profile, timeline: &Timeline, calls: &[LongCall]) -> Longes
     found
 }
 
-/// The text has the form of the report.
+/// Formats a value as the report does.
 fn text(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Nanoseconds => Value::Ns(value),

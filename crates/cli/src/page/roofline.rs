@@ -26,7 +26,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// `None` if no value is positive and finite.
+    /// Makes an axis for these values; `None` if no value is positive and finite.
     fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let (low, high) = values
             .filter(|value| *value > 0.0 && value.is_finite())
@@ -38,7 +38,7 @@ impl Axis {
         ((value / self.low).ln() / (self.high / self.low).ln()).clamp(0.0, 1.0)
     }
 
-    /// Ticks are at powers of ten of `unit`.
+    /// Returns ticks at powers of ten of `unit`.
     fn ticks(&self, unit: f64) -> Vec<(f64, String)> {
         let (low, high) = (self.low / unit, self.high / unit);
         let powers = low.log10().ceil() as i32..=high.log10().floor() as i32;
@@ -53,7 +53,7 @@ impl Axis {
     }
 }
 
-/// Rows with unknown positions are left out.
+/// Makes the chart. Rows with unknown positions are left out.
 pub fn of(wanted: &Roofline) -> RooflineOut {
     let place = |row: &Placed| Some((row.intensity()?, row.flop_rate()?));
     let known: Vec<(&Placed, (f64, f64))> =
@@ -128,7 +128,8 @@ pub fn of(wanted: &Roofline) -> RooflineOut {
     }
 }
 
-/// The peak of 32-bit floating-point operations, and the bandwidths that ops are compared with.
+/// Returns the peak of 32-bit floating-point operations, and the bandwidths that ops are compared
+/// with.
 fn roofs_of(
     roofs: &Roofs,
     known: &[(&Placed, (f64, f64))],
@@ -145,7 +146,7 @@ fn roofs_of(
     (peak, slopes.collect())
 }
 
-/// The intensities at which the lines of the bandwidths reach the peak.
+/// Returns the intensities at which the lines of the bandwidths reach the peak.
 fn ridges(peak: Option<f64>, slopes: &[(Level, f64)]) -> Vec<f64> {
     peak.map_or_else(Vec::new, |peak| slopes.iter().map(|(_, slope)| peak / slope).collect())
 }

@@ -18,7 +18,7 @@ const MINOR: u8 = 8;
 
 pub const LOOPS_SORT: &str = "inclusive_ns";
 
-/// `known` are the ops that have details.
+/// Turns a table of the report into one of the page. `known` are the ops that have details.
 pub fn of(form: &Form, known: &[Key]) -> TableOut {
     let table = &form.table;
     let shown: Vec<&Column> = columns_of(table).collect();
@@ -72,15 +72,15 @@ pub fn of(form: &Form, known: &[Key]) -> TableOut {
     }
 }
 
-/// A page shows the first column, and the columns with a value in some row.
+/// Returns the columns that a page shows: the first one, and those with a value in some row.
 pub fn columns_of(table: &Table) -> impl Iterator<Item = &Column> {
     let all = table.columns.iter().enumerate().filter(|(_, column)| !column.csv_only);
     let has_some = |column: &Column| table.shown().any(|row| cell_text(column, row) != "–");
     all.filter(move |(at, column)| *at == 0 || has_some(column)).map(|(_, column)| column)
 }
 
-/// A title that begins with `/` continues the title of the column before it. On the page, that
-/// column may be elsewhere.
+/// Returns the whole title of a column. A title that begins with `/` continues the title of the
+/// column before it, which may be elsewhere on the page.
 fn whole_title(shown: &[&Column], at: usize) -> String {
     let title = &shown[at].title;
     match at.checked_sub(1).filter(|_| title.starts_with('/')) {
@@ -124,7 +124,7 @@ fn with_number(text: String, number: Option<f64>) -> CellOut {
     }
 }
 
-/// The module with the most time comes first.
+/// Returns the tables of loops, one for each module. The module with the most time comes first.
 pub fn of_loops(loops: &Loops<'_>) -> Vec<TableOut> {
     let full = columns::full(loops, false);
     let mut first = 0;
@@ -152,7 +152,7 @@ pub fn of_loops(loops: &Loops<'_>) -> Vec<TableOut> {
     tables
 }
 
-/// The listings of the module refer to this id.
+/// Returns the id of a module's table, to which the listings of the module refer.
 pub fn table_id(module: usize) -> String {
     format!("loop{module}")
 }

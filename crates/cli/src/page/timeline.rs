@@ -63,7 +63,8 @@ impl From<Id<'_>> for Owned {
     }
 }
 
-/// Also returns the encoded calls. `room` is the limit of their compressed size in bytes.
+/// Reads the timeline and the encoded calls. `room` is the limit of the calls' compressed size in
+/// bytes.
 pub fn read(profile: &Profile, room: usize) -> io::Result<(Timeline, Vec<u8>)> {
     let mut sink = Sink::default();
     everything(&mut sink, profile)?;
@@ -71,13 +72,13 @@ pub fn read(profile: &Profile, room: usize) -> io::Result<(Timeline, Vec<u8>)> {
 }
 
 impl Timeline {
-    /// -1 if the thread has no lane.
+    /// Returns the index of the thread's lane; -1 if it has none.
     pub fn lane_of(&self, pid: u32, tid: u32) -> i64 {
         let row = (Owned::Number(pid.into()), Owned::Number(tid.into()));
         self.rows.get(&row).map_or(-1, |at| *at as i64)
     }
 
-    /// Adds further series. `None` if there is nothing to draw.
+    /// Returns the timeline with further series. `None` if there is nothing to draw.
     pub fn out(
         mut self,
         profile: &Profile,
@@ -136,7 +137,7 @@ impl Timeline {
             }
         }
         for (lane, labels) in self.lanes.iter_mut().zip(found) {
-            // Threads of several recordings may have the lane's number.
+            // A lane keeps its label if threads of several recordings have its number.
             if let [label] = labels.as_slice() {
                 lane.label.clone_from(label);
             }
@@ -271,7 +272,8 @@ impl Sink {
 }
 
 impl Points {
-    /// A point of the result is the mean of the points that it replaces.
+    /// Returns the series with fewer points, each of which is the mean of the points that it
+    /// replaces.
     fn out(self, begin: i64) -> SeriesOut {
         let each = self.points.len().div_ceil(POINTS).max(1);
         let chunks = self.points.chunks(each);

@@ -29,7 +29,8 @@ pub enum Answer {
     TooLate,
 }
 
-/// The answer and the end of the child together may take at most `patience`.
+/// Starts a child and returns its answer. The answer and the end of the child together may take at
+/// most `patience`.
 ///
 /// # Errors
 /// Returns an error if the child cannot be started, or if the kernel does not report its state.
@@ -90,7 +91,7 @@ fn listen(child: &mut Child, deadline: Instant) -> io::Result<Heard> {
     Ok(Heard::Line(line))
 }
 
-/// The child is not reaped, so the caller can still wait for it.
+/// Whether the child has ended. It is not reaped, so the caller can still wait for it.
 fn has_ended(child: &Child) -> io::Result<bool> {
     // SAFETY: `siginfo_t` consists of integers, for which zeros are values.
     let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };

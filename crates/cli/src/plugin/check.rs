@@ -119,7 +119,7 @@ impl Report {
         if self.asked.iter().all(is_asked) { Verdict::Conforms } else { Verdict::Unknown }
     }
 
-    /// An equal finding only gets the name of the probe.
+    /// Adds a finding. If there is an equal one already, only the name of the probe is added to it.
     fn add(&mut self, probe: &Probe, level: Level, clause: &'static Clause, what: String) {
         let is_same = |known: &&mut Finding| {
             (known.level, known.clause, &known.what) == (level, clause, &what)
@@ -159,7 +159,7 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     })
 }
 
-/// All questions together may take at most `limit`.
+/// Asks the plugin all questions, which together may take at most `limit`.
 fn examine(file: &Path, limit: Duration) -> Result<Report, Failure> {
     let deadline = Instant::now() + limit;
     let bytes =
@@ -237,7 +237,7 @@ fn ask_one(
     Ok(worst.map_or(Outcome::Passed, Outcome::Found))
 }
 
-/// A question may take half a minute, so a terminal shows which one is being asked.
+/// Shows on a terminal which question is being asked, because a question may take half a minute.
 struct Progress {
     of: usize,
     is_shown: bool,

@@ -88,7 +88,7 @@ fn rows_of(file: &Path) -> Result<Vec<Row>, Failure> {
     Ok(rows.collect())
 }
 
-/// The inner error says why the child gave no answer.
+/// Asks a child process about the plugin. The inner error says why the child gave no answer.
 pub fn ask<T: DeserializeOwned>(file: &Path, what: &[&str]) -> Result<Result<T, String>, Failure> {
     ask_within(file, what, PATIENCE)
 }
@@ -109,7 +109,7 @@ pub fn ask_within<T: DeserializeOwned>(
     })
 }
 
-/// This program starts again, as the child process for the plugin.
+/// Returns the command that starts this program again, as the child process for the plugin.
 pub fn child(file: &Path) -> Result<Command, Failure> {
     let program = std::env::current_exe()
         .map_err(|e| Failure::new(format!("find the program itself: {e}")))?;

@@ -77,7 +77,7 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     made
 }
 
-/// The output directory must be empty.
+/// Records and writes the profile. The output directory must be empty.
 fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Failure> {
     let mut manifest = Manifest::new();
     manifest.program_version = env!("CARGO_PKG_VERSION").to_owned();
@@ -177,7 +177,8 @@ impl Moment {
     }
 }
 
-/// The base is in ns since 1970. Kineto's traces use the start of the current three months.
+/// Returns the base of the times, in ns since 1970: the start of the current period of three
+/// months, as in Kineto's traces.
 fn base_ns() -> i64 {
     const THREE_MONTHS_S: u64 = 7_889_238;
     ((unix_now().as_secs() / THREE_MONTHS_S) * THREE_MONTHS_S * 1_000_000_000) as i64
@@ -246,7 +247,7 @@ struct Recording {
     gave_up: bool,
 }
 
-/// Returns the reading end and the writing end.
+/// Makes a pipe, and returns the reading end and the writing end.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
     // SAFETY: `ends` has room for two descriptors. They are new, so nothing else owns them.

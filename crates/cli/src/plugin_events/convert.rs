@@ -52,13 +52,14 @@ pub struct Converted {
 }
 
 impl Converted {
-    /// The events came from a file outside of the profile.
+    /// Makes the result for events that came from a file outside of the profile.
     pub fn of_events(events: u64, notes: Vec<String>) -> Self {
         Self { events, notes, files: Vec::new() }
     }
 
-    /// Each file is the name of its part (a directory in the profile) and its own name. Somebody
-    /// may have forged an interrupted conversion, so other paths are left out.
+    /// Returns each file as the name of its part (a directory in the profile) and the file's own
+    /// name. Paths of another form are left out, because somebody may have forged an interrupted
+    /// conversion.
     pub(super) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files.iter().filter_map(|path| {
             let (part, name) = path.strip_prefix(PARTS_NAME)?.strip_prefix('/')?.split_once('/')?;
@@ -154,8 +155,8 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
     Ok(Some(done))
 }
 
-/// A part is a process or a row of a plugin. The losses of plugins are written to the first part
-/// that has their events.
+/// Writes losses to a part (a process or a row of a plugin). Those of plugins belong to the first
+/// part that has their events.
 pub fn write_losses(stage: &Dir, part: PartId, losses: &[LossCount]) -> Result<(), Failure> {
     let part = stage.make_dir(PARTS_NAME).and_then(|p| p.make_dir(&part.name()));
     part.and_then(|part| profile::write_losses(&part, losses)).map_err(Failure::new)
@@ -164,8 +165,8 @@ pub fn write_losses(stage: &Dir, part: PartId, losses: &[LossCount]) -> Result<(
 /// Notes about a file, and facts about the recording if a host's own profiler wrote it.
 type OfFile = (Vec<String>, Option<serde_json::Map<String, serde_json::Value>>);
 
-/// The host (the framework that runs ops) with its own profiler, such as PyTorch; [`Host::UNKNOWN`]
-/// if there is none.
+/// Returns the host (the framework that runs ops) with its own profiler, such as PyTorch;
+/// [`Host::UNKNOWN`] if there is none.
 fn with_profiler(process: &Process) -> &Host {
     let host = process.hosts.iter().find(|(_, host)| !host.profiler.is_empty());
     host.map_or(&Host::UNKNOWN, |(_, host)| host)
@@ -176,7 +177,7 @@ fn has_ops_of(process: &Process, host: &Host) -> bool {
     !host.profiler.is_empty() && process.seen_hosts().any(|seen| seen == host)
 }
 
-/// Notes use this name for the profiler.
+/// Returns the name that notes use for the host's profiler.
 fn profiler(host: &Host) -> &str {
     match &*host.profiler {
         "" => "a recording of a host's own profiler",
@@ -327,7 +328,8 @@ fn clock_of(profile: &Profile, timeline: Timeline) -> UtcClock {
     UtcClock::new(timeline, &moments.collect::<Vec<_>>())
 }
 
-/// The end of the recording is not known, so the range ends now.
+/// Returns the time range of the recording. The recording's end is not known, so the range ends
+/// now.
 fn window_of(profile: &Profile) -> Option<Window> {
     let first = profile.snapshots.iter().min_by_key(|moment| moment.ticks)?;
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -338,7 +340,7 @@ fn window_of(profile: &Profile) -> Option<Window> {
     })
 }
 
-/// The name is, for example, `python3 4711`.
+/// Returns a name for the process, for example `python3 4711`.
 fn name_of(process: &Process) -> String {
     let program = process.info.as_ref().map_or("", |info| info.program.as_str());
     match program.rsplit('/').next().unwrap_or_default() {

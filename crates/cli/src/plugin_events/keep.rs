@@ -160,7 +160,7 @@ impl ConversionLock {
     }
 }
 
-/// A conversion that was interrupted while its files were being moved.
+/// Returns the conversion that was interrupted while its files were being moved, if there is one.
 pub(super) fn interrupted(root: &Dir) -> Option<(Dir, Converted)> {
     let stage = root.dir(STAGE_NAME).ok()?;
     let done = serde_json::from_slice(&stage.read(DONE_NAME, MOST_DONE).ok()?).ok()?;

@@ -82,7 +82,8 @@ pub enum Name {
 }
 
 impl Owner {
-    /// `index` distinguishes the processes of one conversion.
+    /// Makes the owner for a recorded process. `index` distinguishes the processes of one
+    /// conversion.
     pub fn new(
         id: PartId,
         name: String,
@@ -93,7 +94,8 @@ impl Owner {
         Self::of(Place::Process { id, name, first, clock }, window)
     }
 
-    /// `base_ns` is the trace's time 0, in ns since 1970.
+    /// Makes the owner for a recording without a program. `base_ns` is the trace's time 0, in ns
+    /// since 1970.
     pub fn alone(base_ns: i64, window: Window) -> Self {
         Self::of(Place::Alone { base_ns }, Some(window))
     }
@@ -113,7 +115,7 @@ impl Owner {
         }
     }
 
-    /// The process in which the plugins ran, and its name.
+    /// Returns the process in which the plugins ran, and its name.
     pub fn process(&self) -> Option<(PartId, &str)> {
         match &self.place {
             Place::Process { id, name, .. } => Some((*id, name)),
@@ -121,7 +123,7 @@ impl Owner {
         }
     }
 
-    /// No other stream of the trace may have this `number`.
+    /// Begins a stream. No other stream of the trace may have this `number`.
     pub fn begin_stream(&mut self, number: u64) {
         self.stream = number;
         self.times = Times::default();
@@ -140,7 +142,7 @@ impl Owner {
         }
     }
 
-    /// Keeps a name that the row already has.
+    /// Names the row of the process, unless the row already has a name.
     pub fn name_process(&mut self, name: String, trace: &mut OneTrace<'_>) {
         let Some(pid) = self.plugins.get(self.plugin).map(|plugin| plugin.pid) else { return };
         let row = self.row(pid, false, trace);
@@ -151,7 +153,7 @@ impl Owner {
         self.plugins.get(self.plugin).is_some_and(|plugin| plugin.pid == number)
     }
 
-    /// Creates the row if it does not exist.
+    /// Returns the index of the row for this number, which is created if it does not exist.
     pub fn row(&mut self, number: i64, on_device: bool, trace: &mut OneTrace<'_>) -> usize {
         let of = (on_device || !self.is_process(number)).then_some(self.plugin);
         if let Some(row) = self.by_number.get(&(of, number)) {
@@ -202,7 +204,7 @@ impl Owner {
         };
         match (&self.place, read) {
             (Place::Process { clock, .. }, Read::Utc(ns)) => clock.profile_utc_ns(ns),
-            // The window and the profile use the same UTC.
+            // The time was converted with the window, which uses the UTC of the profile.
             (Place::Process { .. }, Read::Other(ns)) => ns,
             (Place::Alone { base_ns }, Read::Utc(ns) | Read::Other(ns)) => {
                 ns.saturating_sub(*base_ns)
@@ -210,13 +212,13 @@ impl Owner {
         }
     }
 
-    /// The notes are about the current stream, which has ended.
+    /// Returns the notes about the current stream, which has ended.
     pub fn said(&self) -> Vec<String> {
         self.times.said()
     }
 
-    /// The text is the id of a process and the row's name. Such rows get negative numbers that no
-    /// device should have.
+    /// `text` is the id of a process and becomes the name of its row. Such rows get negative
+    /// numbers that no device should have.
     pub fn row_of_text(&mut self, text: &str, trace: &mut OneTrace<'_>) -> usize {
         if let Some(row) = self.texts.get(text) {
             return *row;
@@ -227,8 +229,9 @@ impl Owner {
         row
     }
 
-    /// The row for counters of the whole machine is `machine` for the first plugin that has such
-    /// counters, as in Kineto. For other plugins, the name of the plugin's file is added.
+    /// Returns the name of the row for counters of the whole machine. For the first plugin that has
+    /// such counters, it is `machine`, as in Kineto. For other plugins, the name of the plugin's
+    /// file is added.
     pub fn machine(&mut self) -> &str {
         let is_first = self.plugins.iter().all(|plugin| plugin.machine.is_none());
         let own = format!("machine ({})", self.short(self.plugin));
@@ -249,8 +252,8 @@ impl Owner {
         (self.stream << ARROW_BITS).wrapping_add(id as u64) as i64
     }
 
-    /// The name of a plugin's file without its directory, or the whole path if another plugin has
-    /// the same file name.
+    /// Returns the name of a plugin's file without its directory, or the whole path if another
+    /// plugin has the same file name.
     fn short(&self, plugin: usize) -> &str {
         fn last(file: &str) -> &str {
             file.rsplit('/').next().unwrap_or_default()
@@ -289,7 +292,7 @@ impl Owner {
         Ok(())
     }
 
-    /// `is_only` says that no other plugin has a row of this name.
+    /// Returns the name of a row. `is_only` says that no other plugin has a row of this name.
     fn name_of(&self, row: &Row, is_only: bool) -> Option<String> {
         let text = row.text();
         if matches!(row.name, Some(Name::Whole(_))) {

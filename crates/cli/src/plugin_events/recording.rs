@@ -33,7 +33,7 @@ fn scalar<'t>(id: Id<'t>) -> Scalar<'t> {
 }
 
 impl Events<'_, '_> {
-    /// The event's times are ns since 1970, and its ids come from the recording.
+    /// Adds an event, whose times are ns since 1970, and whose ids come from the recording.
     fn recorded(&mut self, mut event: Event<'_>) {
         self.events += 1;
         self.recording.any = true;
@@ -122,7 +122,7 @@ impl Events<'_, '_> {
         self.recording.fields.insert(key, value);
     }
 
-    /// `head` is the beginning of the file, with the base of its times.
+    /// Reads a trace file. `head` is the beginning of the file, with the base of its times.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read to its end. The events before the error are in
@@ -138,7 +138,7 @@ fn name_in(arguments: Raw<'_>) -> Option<String> {
     Some(arguments.get("name")?.as_str()?.to_owned())
 }
 
-/// PyTorch writes `baseTimeNanoseconds` before the events.
+/// Returns the base of the times, `baseTimeNanoseconds`, which PyTorch writes before the events.
 fn base_of(head: &[u8]) -> Option<i64> {
     const KEY: &[u8] = b"\"baseTimeNanoseconds\":";
     let at = head.windows(KEY.len()).position(|window| window == KEY)? + KEY.len();
@@ -165,7 +165,7 @@ impl EventSink for File<'_, '_, '_> {
     }
 }
 
-/// The text becomes a string of JSON.
+/// Appends a text as a string of JSON.
 fn push_text(json: &mut String, text: &str) {
     if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
         json.push('"');

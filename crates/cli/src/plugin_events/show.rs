@@ -38,7 +38,7 @@ fn shown(profile: &Profile) -> Result<Option<Profile>, Failure> {
     Ok(Some(shown))
 }
 
-/// Each file in memory needs an open descriptor while the view runs.
+/// Converts the events in memory. Each file there needs an open descriptor while the view runs.
 fn convert(profile: &Profile, memory: &Dir) -> Result<Option<Converted>, Failure> {
     if profile.processes.iter().all(|process| !process.has_events()) {
         return Ok(None);
@@ -47,7 +47,7 @@ fn convert(profile: &Profile, memory: &Dir) -> Result<Option<Converted>, Failure
     write(profile, memory)
 }
 
-/// An interrupted conversion has written these files but not moved them.
+/// Shows the files that an interrupted conversion has written but not moved.
 fn show_stage(memory: &Dir, stage: &Dir) -> Result<(), Failure> {
     for name in WRITTEN {
         let from = match stage.dir(name) {

@@ -51,7 +51,7 @@ pub struct Said {
 pub struct Events<'a, 'b> {
     pub(super) trace: &'a mut OneTrace<'b>,
     pub(super) owner: &'a mut Owner,
-    /// The default, unless the events belong to another profiler's recording.
+    /// Has the default value, unless the events belong to another profiler's recording.
     pub(super) recording: Recording,
     pub(super) host: &'a Host,
     /// Empty if the stream does not contain the name.
@@ -117,8 +117,8 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
-    /// The row of the recorded process itself is named after the host whose profiler made the
-    /// recording.
+    /// Names a row. That of the recorded process itself is named after the host whose profiler made
+    /// the recording.
     pub(super) fn name_process(&mut self, number: i64, name: &str) {
         let Some((id, own)) = self.owner.process() else { return };
         if number == i64::from(id.pid) {
@@ -142,7 +142,7 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
-    /// The name, and whether events of this type are on a device.
+    /// Returns the name of a type, and whether events of this type are on a device.
     fn kind_of(&mut self, number: u32) -> (Rc<str>, bool) {
         if let Some((_, name, on_device)) = self.kinds.iter().find(|known| known.0 == number) {
             return (Rc::clone(name), *on_device);
@@ -197,7 +197,7 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
-    /// Keeps an argument that the plugin has added.
+    /// Adds an argument, unless the plugin has added it already.
     fn usual(&mut self, metadata: &Metadata, key: &str, value: i64) {
         if !metadata.iter().any(|(known, _)| known == key.as_bytes()) {
             self.begin_argument(key);
@@ -215,7 +215,7 @@ impl<'a, 'b> Events<'a, 'b> {
         self.arguments = arguments;
     }
 
-    /// The counter uses the published interface.
+    /// Adds the values of a counter that uses the published interface.
     fn counters(&mut self, event: Event<'_>, number: i32, on_device: bool) {
         let pid = self.owner.process().map_or(number as u32, |(id, _)| id.pid);
         let scope = match u32::try_from(number) {
@@ -269,7 +269,8 @@ pub fn is_json(bytes: &[u8]) -> bool {
     is_shallow(bytes) && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
 }
 
-/// The bytes are assumed to be JSON.
+/// Whether objects and arrays are nested at most [`DEEPEST`] deep. The bytes are assumed to be
+/// JSON.
 fn is_shallow(bytes: &[u8]) -> bool {
     let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
     for byte in bytes {

@@ -35,8 +35,8 @@ pub struct Chosen {
     pub notes: Vec<String>,
 }
 
-/// It is an error if a counter of `-e` does not work here. Without `-e`, returns those of
-/// environment variables, or the default ones that work.
+/// Returns the counters of `-e`. It is an error if one of them does not work here. Without `-e`,
+/// returns those of environment variables, or the default ones that work.
 pub fn counters_of(
     recording: &Recording,
     resolver: &Resolver,
@@ -61,7 +61,7 @@ pub fn counters_of(
     Ok(Chosen { threads, packages, notes })
 }
 
-/// Some counters also count the recorder's own work. Prints the notes and returns them.
+/// Prints and returns notes about counters that also count the recorder's own work.
 pub fn own_readings(threads: &[Counter]) -> Vec<String> {
     let notes = crate::own::notes(threads);
     for note in &notes {
@@ -70,8 +70,8 @@ pub fn own_readings(threads: &[Counter]) -> Vec<String> {
     notes
 }
 
-/// The groups are numbered from `first`. Simulated counters keep their scope, because they do not
-/// count on CPUs.
+/// Resolves counters to sample on every CPU. Their groups are numbered from `first`. Simulated
+/// counters keep their scope, because they do not count on CPUs.
 pub fn system_wide(
     lists: &[String],
     first: u16,
@@ -92,7 +92,7 @@ pub fn system_wide(
     Ok(counters)
 }
 
-/// A name that appears twice is counted once, with a note on stderr.
+/// Resolves a list of counters. A name that appears twice is counted once, with a note on stderr.
 pub fn resolve(
     option: &str,
     typed: &str,
@@ -108,7 +108,8 @@ pub fn resolve(
     Ok(counters)
 }
 
-/// The error has a message for each counter that does not work, and the remedies.
+/// Checks that the counters work. The error has a message for each counter that does not work, and
+/// the remedies.
 fn works(counters: &[Counter], machine: &Machine) -> Result<(), Failure> {
     let report = check::check(counters, machine);
     let alone = report.counters.iter().filter_map(|counter| counter.as_ref().err());
@@ -140,7 +141,7 @@ fn multiplexing_note(counters: &[Counter]) -> Option<String> {
     (groups.len() > 1).then(|| format!("these groups may take turns: {}", groups.join(" ")))
 }
 
-/// The counters of a recording without `-e`.
+/// Returns the counters of a recording without `-e`.
 fn unasked(resolver: &Resolver, machine: &Machine) -> Result<Chosen, Failure> {
     let variable = |name: &str| std::env::var(name).ok();
     let kinds = defaults::asked(&variable);
@@ -155,9 +156,10 @@ fn unasked(resolver: &Resolver, machine: &Machine) -> Result<Chosen, Failure> {
     Ok(Chosen { threads, packages, notes })
 }
 
-/// Returns `None` if this user has no right to use software counters, or if a variable names what
-/// to count. No counter is opened for this check: with the first software counter, the kernel
-/// changes its own code and stops every processor meanwhile.
+/// Returns a hint that says how to name counters. Returns `None` if this user has no right to use
+/// software counters, or if a variable names what to count. No counter is opened for this check:
+/// with the first software counter, the kernel changes its own code and stops every processor
+/// meanwhile.
 pub fn ask_for_counters(origin: Origin, resolver: &Resolver) -> Option<String> {
     let kinds = defaults::asked(&|_| None);
     let named =

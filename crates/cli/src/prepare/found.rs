@@ -54,9 +54,9 @@ pub(super) fn preload(library: &Path, pool_directory: &Path) -> Result<OsString,
     Ok(value)
 }
 
-/// The pool should be on a memory file system: writes cause no page faults once its pages are
-/// present. Otherwise, the pool is in the profile's directory, and the second result may be a
-/// warning.
+/// Returns a directory for the pool. It should be on a memory file system: writes cause no page
+/// faults once the pool's pages are present. Otherwise, the pool is in the profile's directory, and
+/// the second result may be a warning.
 pub(super) fn pool_directory(profile: &Path) -> (PathBuf, Option<String>) {
     for base in places(user()) {
         // The sticky bit of the system's shared directory protects the files of each user.
@@ -105,7 +105,7 @@ fn is_writable(path: &Path) -> bool {
     unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
-/// This process chooses the clock once.
+/// Chooses the clock, once in this process.
 pub(super) fn choose_clock(machine: &Machine) -> ClockKind {
     static CHOSEN: OnceLock<ClockKind> = OnceLock::new();
     *CHOSEN.get_or_init(|| {

@@ -38,7 +38,7 @@ pub struct Prepared {
     pub beside: Vec<Counter>,
     /// Environment variables for the recorded program.
     pub variables: Vec<(&'static str, OsString)>,
-    /// [`Prepared::announce`] writes the manifest. For `run`, its child process does.
+    /// [`Prepared::announce`] writes the manifest. For `run`, the child process writes it.
     pub manifest: Manifest,
     pool_directory: PathBuf,
     /// The lock is held until the manifest exists.
@@ -52,13 +52,13 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Callers use this if the program could not be started.
+    /// Removes the profile and the pool. Callers use this if the program could not be started.
     pub fn discard(self) {
         drop(Undo { directories: vec![self.directory, self.pool_directory] });
     }
 
-    /// The manifest makes the directory a profile. With `watched`, the recording is over when that
-    /// process ends.
+    /// Writes the manifest, which makes the directory a profile. With `watched`, the recording is
+    /// over when that process ends.
     ///
     /// # Errors
     /// If the manifest cannot be written, the profile's directory and the pool are removed.
@@ -75,7 +75,7 @@ impl Prepared {
         Ok(self)
     }
 
-    /// The caller has written the manifest.
+    /// Releases the lock. The caller has written the manifest.
     pub fn is_announced(&mut self) {
         self.lock = None;
     }
@@ -84,7 +84,7 @@ impl Prepared {
         use std::os::unix::ffi::OsStrExt;
         let pool = self.pool_directory.join(POOL_NAME);
         if let Ok(pool) = std::ffi::CString::new(pool.as_os_str().as_bytes()) {
-            // On failure, the profile cannot show the loss.
+            // If this fails, the profile does not show the loss.
             let _ = record::pool::with_guarded_run_row(&pool, |row| row.lose(loss, 1, 0));
         }
     }
@@ -109,8 +109,8 @@ impl Drop for Undo {
     }
 }
 
-/// The caller writes the manifest when it is known which process is watched. On failure, the
-/// directory and the pool are removed.
+/// Makes everything but the manifest, which the caller writes when it is known which process is
+/// watched. On failure, the directory and the pool are removed.
 pub fn make(
     recording: &Recording,
     choice: Choice,
@@ -169,7 +169,8 @@ pub fn make(
         plugins,
         snapshots: vec![first, Snapshot::take(clock)],
     };
-    // A session reads its run file anyway.
+    // The name says whether there are plugins to load at the start. The program of a session reads
+    // the file anyway.
     let at_start = run_file.plugins.is_some() && origin != Origin::Session;
     let name = if at_start { RUN_FILE_WITH_PLUGINS_NAME } else { RUN_FILE_NAME };
     let run_path = directory.join(name);
@@ -287,7 +288,8 @@ fn exact_counts(recording: &Recording, origin: Origin) -> bool {
     recording.exact_counts || recording.budget.is_some() && origin == Origin::Session
 }
 
-/// The number of online processors, or the number that this process may use.
+/// Returns the number of online processors or, if it is not known, the number that this process may
+/// use.
 fn logical_cpus(machine: &Machine) -> u32 {
     let listed = machine.read_trimmed("sys/devices/system/cpu/online");
     match listed.and_then(|list| parse_cpus(&list)) {
@@ -296,7 +298,7 @@ fn logical_cpus(machine: &Machine) -> u32 {
     }
 }
 
-/// The name of this machine and the release of its kernel.
+/// Returns the name of this machine and the release of its kernel.
 fn names() -> (String, String) {
     // SAFETY: `utsname` consists of arrays of characters, for which zeros are values.
     let mut found: libc::utsname = unsafe { std::mem::zeroed() };

@@ -95,7 +95,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// `counterpoint.toml` supplies the options that the user did not give.
+    /// Takes options that the user did not give from `counterpoint.toml`.
     pub fn configure(&mut self) -> Result<(), Failure> {
         config::load()?;
         let asked = |name: &str| std::env::var_os(name).is_some_and(|list| !list.is_empty());
@@ -122,14 +122,14 @@ impl Recording {
         self.output.as_deref().unwrap_or(Path::new(DEFAULT_OUTPUT))
     }
 
-    /// The pool has a page for each thread that records, and with `--loops` another page for the
-    /// thread's loops.
+    /// Returns the layout of the pool. It has a page for each thread that records, and with
+    /// `--loops` another page for the thread's loops.
     pub fn pool_layout(&self) -> Layout {
         let pages = if self.loops.is_some() { 2 } else { 1 };
         Layout::with_pages(pages * self.max_threads.unwrap_or(0) as usize)
     }
 
-    /// The rank comes from the options, or else from the variables of the launcher.
+    /// Returns the rank from the options, or else from the variables of the launcher.
     pub fn job(&self) -> Option<Job> {
         match self.rank {
             Some(rank) => Some(Job { rank, size: self.world_size }),
@@ -141,7 +141,7 @@ impl Recording {
         job_name(variable)
     }
 
-    /// These variables pass the rank and the number of ranks to the program.
+    /// Returns the variables that pass the rank and the number of ranks to the program.
     pub fn job_variables(&self) -> impl Iterator<Item = (&'static str, OsString)> {
         let rank = self.rank.map(|rank| (RANK_VARIABLE, rank.to_string().into()));
         // A number of ranks in the environment does not belong to the rank of `--rank`, so it is
@@ -164,7 +164,7 @@ pub struct Beside {
     pub sample_interval: Duration,
 }
 
-/// Each part of `first=100,gap=128,log=100,trips` is optional.
+/// Parses `first=100,gap=128,log=100,trips`, of which each part is optional.
 fn loops(text: &str) -> Result<LoopOptions, String> {
     let mut options = LoopOptions::default();
     for option in text.split(',').filter(|option| !option.is_empty()) {
@@ -194,7 +194,7 @@ fn loops(text: &str) -> Result<LoopOptions, String> {
     Ok(options)
 }
 
-/// The text is, for example, `2%`, `0.02` or `0`.
+/// Parses a budget, for example `2%`, `0.02` or `0`.
 fn budget(text: &str) -> Result<f64, String> {
     let (number, whole) = match text.strip_suffix('%') {
         Some(number) => (number, 100.0),
@@ -229,7 +229,7 @@ fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// The interval is from 1 ms to an hour.
+/// Parses an interval, which is from 1 ms to an hour.
 pub fn interval(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

@@ -16,7 +16,7 @@ use profile::unfinished;
 
 use crate::failure::Failure;
 
-/// An absolute path, normalized by components: `x.cpt/` becomes `x.cpt`.
+/// Returns `output` as an absolute path, normalized by components: `x.cpt/` becomes `x.cpt`.
 pub fn place(output: &Path) -> Result<PathBuf, Failure> {
     let absolute = std::path::absolute(output)
         .map_err(|e| Failure::new(format!("output {}: {e}", output.display())))?;
@@ -37,7 +37,7 @@ pub fn place(output: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// The directory is accessible to its owner only.
+/// Makes a directory that is accessible to its owner only.
 pub fn make_directory(path: &Path) -> Result<(), Failure> {
     fs::DirBuilder::new()
         .mode(0o700)
@@ -127,8 +127,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// The caller has just created this series. If the file system does not support such locks, the
-    /// series is recorded without one.
+    /// Locks a series that the caller has just created. If the file system does not support such
+    /// locks, the series is recorded without one.
     pub fn lock(directory: &Path) -> Self {
         let file = fs::File::open(directory.join(SERIES_NAME)).ok();
         // SAFETY: flock takes numbers only, and `file` keeps its descriptor open.
@@ -146,7 +146,7 @@ fn is_running(directory: &Path) -> bool {
     held && std::io::Error::last_os_error().kind() == std::io::ErrorKind::WouldBlock
 }
 
-/// `None` if the directory is not a series.
+/// Returns the runs of a series; `None` if the directory is not a series.
 fn series_at(directory: &Path) -> Option<Vec<(PathBuf, Manifest)>> {
     let series = Series::read_in(&Dir::open(directory).ok()?).ok()?;
     let rounds = 1..=series.rounds.min(MOST_ROUNDS);
@@ -156,7 +156,7 @@ fn series_at(directory: &Path) -> Option<Vec<(PathBuf, Manifest)>> {
     Some(paths.filter_map(read).collect())
 }
 
-/// Moves the directory to `DIR.old`. An older one at that path is removed.
+/// Moves the directory to `DIR.old`. An older directory at that path is removed.
 fn move_away(
     directory: &Path,
     found: &fs::Metadata,

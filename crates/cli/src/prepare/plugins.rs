@@ -58,7 +58,7 @@ pub struct PluginArgs {
 const FLUSH_MS: u64 = 1000;
 
 impl PluginArgs {
-    /// `None` if there are no plugins.
+    /// Returns the options for the run file; `None` if there are no plugins.
     ///
     /// # Errors
     /// Returns an error if a plugin or a kind that the user named does not exist.
@@ -98,8 +98,8 @@ impl PluginArgs {
     }
 }
 
-/// The user may have set `KINETO_PLUGIN_LIB_DIR_PATH` for another program, so an unusable directory
-/// is no error.
+/// Returns the plugins in the directory that `KINETO_PLUGIN_LIB_DIR_PATH` names. The user may have
+/// set it for another program, so an unusable directory is no error.
 fn of_variable() -> Vec<PathBuf> {
     let directory = std::env::var_os(DIRECTORY_VARIABLE).filter(|value| !value.is_empty());
     let Some(directory) = directory else { return Vec::new() };
@@ -110,7 +110,8 @@ fn of_variable() -> Vec<PathBuf> {
     })
 }
 
-/// The program may have another working directory when it loads the file.
+/// Returns the absolute path, because the program may have another working directory when it loads
+/// the file.
 fn absolute(file: &Path) -> Result<String, Failure> {
     let failed = |why: &str| Failure::new(format!("plugin {}: {why}", file.display()));
     let path = std::path::absolute(file).map_err(|e| failed(&e.to_string()))?;

@@ -157,11 +157,11 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
     object! {
         ..key: key_out(profile, row.key),
         calls: of_pass.calls.filter(|_| calls_known),
-        // Calls inside of other calls of the row, which `calls` does not include.
+        // Calls of the row inside of other calls of the row; `calls` does not include them.
         inner_calls?: Some(of_pass.inner).filter(|n| *n > 0),
         dispatches: of_pass.dispatches,
-        // Durations are null if the timed calls of a run with `--budget` do not tell them.
-        // `self_ns` is also null for rows that belong to no thread.
+        // Durations are null if a run with `--budget` timed too few calls to know them. `self_ns`
+        // is also null for rows that belong to no thread.
         total_ns: total_known.then_some(total.value),
         self_ns: own.map(|own| own.value).filter(|_| self_known),
         spread?: row.spread().filter(|_| repeated),
@@ -192,7 +192,8 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
                     total: counter.map(|c| sum_out(c.value, c)),
                     per_call: counter.map(|c| c.mean().value),
                     calls: counter.map_or(0, |c| c.calls),
-                    // The part of the value that empty calls read.
+                    // The part of `total` that the recorder itself caused, as measured with empty
+                    // calls.
                     empty_share: counter.and_then(|c| c.empty_share()),
                     // Absent if nothing was subtracted, or if the error is not known.
                     intervals?: counter
@@ -238,7 +239,8 @@ fn has_range(sampled: Option<&SampledRow>, counter: usize, total: &CounterTotal)
     total.brackets.is_some() && of_sample.is_none_or(|sample| sample.total.interval.is_some())
 }
 
-/// Returns a counter's sum. It is whole if nothing, or an exact whole number, was subtracted.
+/// Returns a counter's sum. The sum is a whole number if nothing, or an exact whole number, was
+/// subtracted.
 fn sum_out(value: Estimate, counter: CounterTotal) -> SumOut {
     /// Every whole number up to this value can be represented exactly as a double.
     const MOST: f64 = (1u64 << 53) as f64;
@@ -259,7 +261,7 @@ fn process(overview: &Overview<'_>, index: usize) -> impl Serialize {
         pid: process.id.pid,
         start_time: process.id.start_time,
         generation: process.id.generation,
-        // `member` is the index of the profile in a merged one.
+        // `member` is the number of the profile that recorded the process, within a merged profile.
         rank?: process.job.map(|job| job.rank),
         world_size?: process.job.and_then(|job| job.size),
         member?: Some(process.member).filter(|_| !overview.profile.members.is_empty()),

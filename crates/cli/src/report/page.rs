@@ -68,8 +68,8 @@ fn explained(table: &Table) -> Vec<Explained> {
     lines
 }
 
-/// Makes lines that explain columns, from their names, labels and explanations. An entry without a
-/// name explains a word.
+/// Makes lines that explain columns, from their names, labels and explanations. An entry with an
+/// empty name explains a word of the table and not a column.
 fn columns_explained(all: &[(&str, &str, &str)]) -> Vec<Explained> {
     let line = |(name, label, text): &(&str, &str, &str)| match *name {
         "" => Explained::word(label, *text),
@@ -187,8 +187,8 @@ fn no_path(profile: &Profile) -> String {
     format!("critical path: a page has none for more than {most} calls; {where_else}")
 }
 
-/// A page has no critical path of more calls, because the path needs all of them in memory: 150
-/// bytes for each call.
+/// A profile with more calls has no critical path in its page, because all calls would have to be
+/// in memory: 150 bytes for each call.
 const PATH_CALLS: u64 = 3_000_000;
 
 /// Returns the critical path. Returns `None` if it is not known that any thread waited for another

@@ -152,7 +152,7 @@ pub fn main(args: &Args, profile: &Profile, before: &Before) -> Result<ExitCode,
             losses: losses_out(&profile.all_losses()),
         }
     };
-    // A filter selects certain rows anyway, and JSON and CSV have no place for the note.
+    // With a filter, missing rows are expected, and JSON and CSV have no place for the note.
     let is_asked = args.format == Format::Table && args.filter.is_none();
     let missing = is_asked.then(|| missing(profile, args.raw, &rows)).flatten();
     let has_dispatches = rows.iter().any(|row| row.dispatches.is_some());

@@ -264,7 +264,8 @@ fn text(
         n => format!(" (mean of {n} passes)"),
     };
     let dispatches = plural(found.dispatches.into(), "dispatch");
-    // `busy` has the time of overlapping dispatches once, and `walls` adds up all dispatches.
+    // `busy` counts the time in which dispatches overlap once; `walls` adds up the times of all
+    // dispatches.
     let walls = match time(found.walls() * profile.timeline.ns_per_tick()) {
         walls if walls == busy => String::new(),
         walls => format!(" (walls of all dispatches, added up: {walls})"),

@@ -102,7 +102,8 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
             wrapped(out, "source: ", &text, width)?;
             writeln!(out)?;
         }
-        // A table of whole threads would be repeated by the table of threads.
+        // If the main table is by thread, without a filter, a second table of threads would repeat
+        // it.
         if overview.by != By::Thread || overview.filter.is_some() {
             threads(out, overview, tables)?;
         }
@@ -203,7 +204,8 @@ fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) 
     };
     let columns = vec![
         column(0, "thread", &label),
-        // Columns about the whole wall time come first, and then columns about its two parts.
+        // First come columns about the whole wall time, and then columns about its two parts: in
+        // calls and between calls.
         column(4, "wall", &|t| time(t.wall_ns)),
         column(if silent.is_empty() { 7 } else { 2 }, ON_CPU, &|t| match t.cpu_ns {
             Some(ns) => time(ns),

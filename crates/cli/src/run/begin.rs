@@ -118,7 +118,8 @@ impl Program {
         }
         pass_on_early_signal();
         let pid = pid.cast_unsigned();
-        // Emulators of a processor treat this `clone` as `fork`. Then `process` is `None`.
+        // Emulators of a processor treat this `clone` as `fork`: the child cannot store `process`
+        // in this process's memory. So `process` is `None`.
         let process = process.or_else(|| ProcessId::of(pid));
         Ok(process.unwrap_or(ProcessId { pid, start_time: 0 }))
     }
@@ -212,7 +213,7 @@ extern "C" fn become_it(child: *mut c_void) -> c_int {
     1
 }
 
-/// The list ends with a null pointer, as `execve` needs.
+/// Returns pointers to the texts, with a null pointer at the end, as `execve` needs.
 fn pointers(texts: &[CString]) -> Vec<*const c_char> {
     texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
 }

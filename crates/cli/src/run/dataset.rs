@@ -86,8 +86,8 @@ pub fn check(dir: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Each rank gets another output, because the ranks on one machine are often started in the same
-/// directory.
+/// If the user chose no output, each rank gets its own one: the ranks on one machine are often
+/// started in the same directory.
 pub fn choose_output(recording: &mut Recording) {
     if let (None, Some(job)) = (&recording.output, recording.job()) {
         recording.output = Some(PathBuf::from(format!("counterpoint.rank{}.cpt", job.rank)));

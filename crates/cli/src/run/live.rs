@@ -35,8 +35,8 @@ pub use output::Redirected;
 const LEAST: Duration = Duration::from_secs(1);
 /// After its work, the view pauses for this many times the processor time of the work, or longer.
 const PAUSE: u32 = 150;
-/// The fraction of the time for reading calls. Opening the profile and drawing the view are not
-/// included.
+/// Reading calls may take this fraction of the time since the view began. Opening the profile and
+/// drawing the view take additional time.
 const READING: f64 = 0.003;
 /// Before the first drawing, reading calls may take this long, so that the view is not empty.
 const FIRST: Duration = Duration::from_millis(4);

@@ -98,7 +98,8 @@ pub fn main(
             not_run();
             break;
         }
-        // A signal is meant for the whole command, also if the program ended with status 0.
+        // A signal is meant for the whole series, also if the program handled it and ended with
+        // status 0.
         let told = SIGNALLED.load(Ordering::SeqCst);
         if told != 0 && number < of as u32 {
             say!("{here}: was the last one, because of signal {told}");
@@ -182,7 +183,7 @@ fn divide(
     Ok(sets)
 }
 
-/// Keeps the limits on the number of counters.
+/// Adds task-clock to each set that has room, within the limits on the number of counters.
 fn anchor(sets: &mut [Vec<Counter>], resolver: &Resolver, machine: &Machine) {
     let Ok(anchor) = resolve("-e", ANCHOR, resolver, machine) else { return };
     let [anchor] = anchor.as_slice() else { return };

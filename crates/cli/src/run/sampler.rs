@@ -29,7 +29,7 @@ pub struct Sampler {
 }
 
 enum Told {
-    /// From now on, the sampling thread may write the manifest.
+    /// The manifest is complete, so the sampling thread may write it from now on.
     ManifestIsFree,
     Stop,
 }
@@ -220,7 +220,8 @@ fn sample(
     trouble.and(read(writer, true))
 }
 
-/// Errors are ignored: the snapshot matters only if `run` is killed.
+/// Adds a snapshot of the clocks to the manifest. Errors are ignored, because the snapshot matters
+/// only if `run` is killed.
 fn add_snapshot(wanted: &Wanted) {
     let Ok(mut manifest) = Manifest::read(&wanted.directory) else { return };
     manifest.snapshots.push(Snapshot::take(wanted.clock).into());
@@ -236,7 +237,7 @@ fn read_all(
     let mut result = Ok(());
     for unit in open {
         let before = clock.begin();
-        // After an error, a sample without a value is written.
+        // If the reading fails, a sample without a value is written.
         let _ = unit.counters.read(readings);
         let after = clock.end().0;
         let time = (before + after.saturating_sub(before) / 2) as i64;

@@ -10,9 +10,9 @@
 //! nearly the same state, and the random order favours neither program. When all runs of A were
 //! made before all runs of B, one verdict in four was wrong (docs/diff.md).
 //!
-//! The warm-up does not depend on the data: `--warm-up` runs of each program, so that its files are
-//! in memory. Within a run, no calls are left out, because the first iterations hardly change the
-//! compared statistics.
+//! In the warm-up, each program runs as often as `--warm-up` says, whatever is measured. Its files
+//! are in memory afterwards. Within a run, no calls are left out, because the first iterations
+//! hardly change the compared statistics.
 //!
 //! The series ends early if a program does not end with status 0, or if a signal arrives that ends
 //! a command (such as SIGINT). The complete rounds can still be compared.
@@ -189,7 +189,8 @@ pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, 
     })
 }
 
-/// Somebody may have moved the series and created another one there.
+/// Whether `directory` still contains this series: somebody may have moved it and created another
+/// one there.
 fn is_at(series: &Series, directory: &Path) -> bool {
     let found = Dir::open(directory).and_then(|root| Series::read_in(&root));
     found.is_ok_and(|found| found.id == series.id)
@@ -273,7 +274,7 @@ fn all(
     Ok(None)
 }
 
-/// `None` if the series continues.
+/// Returns why the series ends; `None` if it continues.
 fn why_ended(status: ExitStatus) -> Option<Ended> {
     // A program may have handled a signal and ended with status 0. The signal still ends the
     // series.
@@ -311,7 +312,7 @@ fn one(
     let trouble = sampler.and_then(Sampler::finish);
     let mut manifest = running.manifest;
     if is_sampled {
-        // The sampler may have added a snapshot to the manifest.
+        // The manifest is read again, because the sampler may have added a snapshot to it.
         manifest = Manifest::read(directory).unwrap_or(manifest);
     }
     let closed = close(directory, manifest, status, trouble);

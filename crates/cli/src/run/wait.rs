@@ -9,8 +9,8 @@ use profile::drain::Drain;
 
 use super::begin::{exit_of, wait_for};
 
-/// A counter in the pool of full pages that the program's threads have offered. The handler of
-/// SIGCHLD uses it.
+/// Points to a counter in the pool: the number of full pages that the program's threads have
+/// offered. The handler of SIGCHLD adds 1 to it, too.
 static OFFERS: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
 /// No file becomes longer than `longest` bytes.
@@ -28,8 +28,8 @@ pub fn wait_and_drain(
     OFFERS.store(std::ptr::from_ref(drain.offers()).cast_mut(), Ordering::SeqCst);
     handle_children(Some(note));
     let status = loop {
-        // The number is read first. If a page is offered or a child ends after that, `drain.wait`
-        // returns.
+        // The number of offers is read before the pages are taken. If a page is offered or a child
+        // ends after this reading, the number changes and `drain.wait` returns.
         let seen = drain.offers().load(Ordering::SeqCst);
         drain.take_all();
         match exit_of(pid) {
@@ -45,7 +45,8 @@ pub fn wait_and_drain(
     status
 }
 
-/// On a single processor, draining would only take time from the program.
+/// Whether there are several processors. On a single one, draining would only take time from the
+/// program.
 fn has_processors() -> bool {
     // SAFETY: zeros are a value of the set, and the kernel writes no more bytes than the size that
     // is passed.

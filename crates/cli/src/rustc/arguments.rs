@@ -198,7 +198,7 @@ impl Line {
             "staticlib" => Some("a"),
             _ => None,
         });
-        // With `--test`, rustc makes a program of a library, so there is no archive.
+        // With `--test`, rustc makes a program and no archive, also from a library.
         if self.words.iter().any(|(word, ..)| word == "--test") {
             return Vec::new();
         }

@@ -45,7 +45,7 @@ pub fn counters_of(
                 }
             });
             let known = known.collect::<Vec<_>>().join(",");
-            // If the syntax of the list is wrong, this call returns the error.
+            // If the syntax of the user's list is wrong, `resolve` returns the error.
             let list = if known.is_empty() { "none" } else { &known };
             prepare::resolve("-e", list, resolver, machine)?
         }

@@ -121,7 +121,7 @@ fn scope_out(view: &View<'_>, scope: &Scope) -> impl Serialize {
     let variables = scope.variables.iter().enumerate();
     object! {
         calls: if view.profile.is_sampled() { scope.counted() } else { Some(scope.calls) },
-        // Calls inside of other calls of the op, which `calls` does not include.
+        // Calls of the op inside of other calls of the op; `calls` does not include them.
         inner_calls?: Some(scope.inner).filter(|n| *n > 0),
         // This member and the next two are present only in runs with `--budget`.
         timed_calls?: view.profile.is_sampled().then_some(scope.calls),

@@ -31,7 +31,7 @@ const REDRAW: Duration = Duration::from_millis(200);
 /// The sequence that goes to the start of the line and erases the line.
 const ERASE: &str = "\r\x1b[K";
 
-/// Bytes of files that the user named.
+/// Bytes that were read from or written to files that the user named.
 static READ: AtomicU64 = AtomicU64::new(0);
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
@@ -42,7 +42,7 @@ static IS_DRAWN: AtomicBool = AtomicBool::new(false);
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
 struct State {
-    /// From the outermost to the innermost.
+    /// The steps that have not ended, from the outermost to the innermost.
     steps: Vec<Step>,
     next: u64,
     /// The start of the outermost step.
@@ -277,7 +277,7 @@ mod tests {
             let text = of("reading 漢字漢字漢字漢字漢字漢字漢字", "", columns);
             let wide = |c: char| if c.is_ascii() || c == '…' { 1 } else { 2 };
             let width: usize = text.chars().map(wide).sum();
-            // The prefix and the time may need more columns.
+            // In a narrow terminal, the prefix and the time alone take more columns, up to 21.
             assert!(width < columns.max(22), "{text}: {width} of {columns}");
         }
     }

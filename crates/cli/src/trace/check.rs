@@ -131,7 +131,8 @@ impl FileOut {
     }
 }
 
-/// `1 slice`, `2 slices`, `1 name of rows`. `name` is the noun in the plural.
+/// Formats a number with its noun: `1 slice`, `2 slices`, `1 name of rows`. `name` is the noun in
+/// the plural.
 fn counted(count: u64, name: &str) -> String {
     let one = |word: &str| word.strip_suffix('s').unwrap_or(word).to_owned();
     match (count, name.split_once(" of ")) {

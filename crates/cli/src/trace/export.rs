@@ -140,7 +140,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A single trace is written as it was. Several traces get separate rows.
+/// Writes imported traces as timelines again. A single trace is written as it was. Several traces
+/// get separate rows.
 fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCode, Failure> {
     let traces = profile.activities().map_err(Failure::new)?;
     if traces.is_empty() {
@@ -333,7 +334,7 @@ fn fill(
     Ok((found, part.finish()?))
 }
 
-/// Leaves out the arguments and the counters of calls.
+/// Writes the whole timeline, but without the arguments and the counters of calls.
 pub fn everything(sink: &mut (impl TimelineSink + Send), profile: &Profile) -> io::Result<()> {
     let args = Args { no_counter_tracks: true, no_arguments: true, ..Args::of(&profile.dir) };
     fill_all(sink, profile, &args).map(drop)
@@ -362,7 +363,8 @@ fn fill_one(
         arguments: !args.no_arguments,
     };
     let traces = match profile.manifest.origin {
-        // The slices of an imported trace are calls of the profile.
+        // The slices of an imported trace are calls of the profile, so they are written with the
+        // calls below.
         Origin::Import => Vec::new(),
         _ => in_order(profile.activities().map_err(io::Error::other)?),
     };
@@ -383,7 +385,7 @@ fn losses(profile: &Profile, found: &Found) -> Vec<LossCount> {
     merge_losses(known.iter().chain(found.calls.iter().flatten()).chain(&found.tracks))
 }
 
-/// The object `counterpoint` of the output.
+/// Returns the object `counterpoint` of the output.
 fn facts(
     profile: &Profile,
     args: &Args,
@@ -412,8 +414,8 @@ fn facts(
     Ok(facts)
 }
 
-/// The base of the times in an exported `.json`, in ns since 1970. `None` if there are several
-/// imported traces.
+/// Returns the base of the times in an exported `.json`, in ns since 1970. `None` if there are
+/// several imported traces.
 pub fn json_base_ns(profile: &Profile) -> io::Result<Option<i64>> {
     if profile.manifest.origin != Origin::Import {
         return Ok(Some(chrome::write::base_time_ns(near_ns(profile))));
@@ -424,9 +426,9 @@ pub fn json_base_ns(profile: &Profile) -> io::Result<Option<i64>> {
     Ok(Some(chrome::write::base_of(trace.document.get("baseTimeNanoseconds"))))
 }
 
-/// The result is in ns since 1970.
+/// Returns the time in ns since 1970 that becomes the base of an exported `.json`.
 fn near_ns(profile: &Profile) -> i64 {
-    // Readers drop events before the base, so the earliest time is used.
+    // Readers drop events before the base, so the earliest of the known times is used.
     let clocks = profile.snapshots.iter().map(|snapshot| snapshot.realtime_ns);
     let near_ns = clocks.chain([profile.manifest.created_unix_ns]).min().unwrap_or(0);
     i64::try_from(near_ns).unwrap_or(i64::MAX)

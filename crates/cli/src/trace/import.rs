@@ -82,13 +82,13 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// Any program may have written the trace.
+    /// The trace is accepted, whichever program has written it.
     Anybodys,
-    /// Counterpoint did not write the trace: the profile of an exported trace contains more data.
+    /// A trace that Counterpoint exported is refused, because its profile contains more data.
     NotOurs,
 }
 
-/// Stops if `whose` does not accept the trace.
+/// Passes a trace on to `trace`, and stops if `whose` does not accept it.
 struct Accepted<'a, 'b> {
     trace: &'a mut OneTrace<'b>,
     whose: Whose,

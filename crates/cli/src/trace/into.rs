@@ -139,7 +139,7 @@ fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize),
     Ok((process, found.len(), wanted.len()))
 }
 
-/// Greater than the numbers of the other parts of this process.
+/// Returns a number that is greater than those of the other parts of this process.
 fn free_part(profile: &Profile, process: usize) -> u32 {
     let owner = profile.processes[process].id;
     let parts = profile.processes.iter().filter(|p| p.id.owner() == Some(owner));
@@ -151,7 +151,7 @@ struct Added<'a, 'b> {
     profile: &'a Profile,
     process: usize,
     first_part: u32,
-    /// The number of the row, by the name of the device.
+    /// The number of each device's row, by the name of the device.
     rows: BTreeMap<String, i64>,
 }
 

@@ -114,7 +114,8 @@ fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
     Ok(alignments)
 }
 
-/// The directory is removed when the returned value is dropped.
+/// Makes a temporary directory, beside the output if that is a file. It is removed when the
+/// returned value is dropped.
 fn beside(output: &Path) -> io::Result<Stage> {
     // A pipe or a device may be in a directory such as /dev.
     Stage::create(&match std::fs::metadata(output) {

@@ -86,7 +86,7 @@ impl More {
 }
 
 impl<'a> Loops<'a> {
-    /// The numbers of a node are sums over the threads.
+    /// Makes the trees, in which the numbers of a node are sums over the threads.
     pub fn new(
         profile: &'a Profile,
         recorded: &'a Recorded,

@@ -24,7 +24,8 @@ use crate::terminal::progress;
 pub fn open(dir: &Path, needs: &Needs<'_>) -> Result<Profile, Failure> {
     let root = match Dir::open(dir) {
         Ok(root) => root,
-        // The error from reading the manifest explains better what is there.
+        // Reading the manifest as a file gives a better error: it explains what is at this path
+        // instead of a profile.
         Err(e) => return Err(explain(dir, Manifest::read(dir).err().unwrap_or(e))),
     };
     confine(Some(&root), needs);
@@ -98,7 +99,7 @@ pub fn in_one_line(dir: &Path, shown: &Path, has_page: bool) -> String {
     }
 }
 
-/// The message for a profile in which nothing was recorded.
+/// Returns the message for a profile in which nothing was recorded.
 pub fn nothing(shown: &Path) -> String {
     format!("no calls were recorded; `counterpoint report {}` lists likely reasons", typed(shown))
 }

@@ -103,8 +103,8 @@ pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure
     let table_of =
         |trees: &OpTrees<'_>| OpTable::new(trees, &chosen.trees, !chosen.all, chosen.by_rank);
     let mut table = table_of(&trees);
-    // With a budget, sums contain only the timed calls and would not match, so they are not
-    // checked.
+    // With a budget, sums contain only the timed calls. They do not match other numbers, so they
+    // are not checked.
     let violations = if profile.is_sampled() { Vec::new() } else { table.violations() };
     let names = violations.iter().take(NAMED).map(|one| {
         let row = one.row.and_then(|row| table.rows.get(row));
@@ -166,7 +166,7 @@ fn last_lines(view: &View<'_>) -> Vec<(&'static str, String)> {
     let options = Options { raw: view.raw, ..Options::default() };
     let summary = analysis::summarize(profile, &options);
     let most = fired(profile, &summary).first().map(|first| finding(profile, first));
-    // If the loops cannot be read, the profile may still have some.
+    // If reading the loops fails, the profile is treated as one with loops.
     let has_loops = profile.loops().map_or(true, |loops| loops.rows.iter().any(|row| row.hits > 0));
     let inside = inside::text(profile, &summary, has_loops);
     most.map(|text| ("look at: ", text))

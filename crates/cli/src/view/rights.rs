@@ -14,8 +14,8 @@
 //! | all others: make links and devices, execute, connect | nowhere |
 //!
 //! Before Linux 5.19, rules cannot allow moving files to another directory, and every process with
-//! rules is forbidden to do so. There, the commands that move files (`recover`, `trace import
-//! --into`) keep their rights.
+//! rules is forbidden to do so. On such a kernel, the commands that move files (`recover`, `trace
+//! import --into`) keep their rights.
 //!
 //! Views read `/proc` to find out which processes are alive, and `/sys` to find out how many
 //! threads this process may use. Landlock's rules are for directories, not for names of files. So a
@@ -59,7 +59,7 @@ pub enum Change {
 }
 
 impl<'a> Needs<'a> {
-    /// The needs of a view that reads these files and prints to standard output.
+    /// Returns the needs of a view that reads these files and prints to standard output.
     pub fn files(files: impl IntoIterator<Item = &'a PathBuf>) -> Self {
         Self { reads: files.into_iter().map(PathBuf::as_path).collect(), ..Self::default() }
     }
@@ -100,8 +100,8 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
     let remove = AccessFs::RemoveFile | AccessFs::RemoveDir;
     let write = AccessFs::WriteFile | AccessFs::Truncate;
     let make = AccessFs::MakeReg | AccessFs::MakeDir;
-    // A kernel without this right denies it to every process with rules, so commands that need it
-    // use no rules there.
+    // A kernel that does not know this right denies it to every process with rules. On such a
+    // kernel, commands that need it use no rules.
     let move_files = match needs.change {
         Change::Inside => CompatLevel::HardRequirement,
         Change::Nothing | Change::Remove => CompatLevel::BestEffort,

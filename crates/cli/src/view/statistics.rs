@@ -50,8 +50,8 @@ pub struct Style {
     pub totals_last: bool,
     /// Whether a value that all calls share gets one line. The original hook prints all statistics.
     pub constants_short: bool,
-    /// Whether times and bytes have a suitable unit. The original hook prints durations in
-    /// microseconds.
+    /// Whether times and bytes are printed in a unit that suits their size. The original hook
+    /// prints durations in microseconds.
     pub units: bool,
     /// Whether the recorder's part of durations is printed at the end.
     pub probes: bool,
@@ -146,7 +146,8 @@ pub fn render(
     Ok(())
 }
 
-/// Returns whether one thread or rank has all calls of the op, and the words for all of them.
+/// Returns whether one thread or rank has all calls of the op, and the words for all threads or
+/// ranks.
 fn of_all(op: &OpStats) -> (bool, String) {
     if !op.is_by_rank() {
         return (op.threads.len() == 1, format!("all {} threads", op.threads.len()));
@@ -322,7 +323,7 @@ fn describe(
     line(out, style, "    ", &format!("{title}:{means}"))
 }
 
-/// Whether all calls share a value, or have none.
+/// Whether all calls have the same value, or no call has one.
 fn is_constant(variable: &Variable) -> bool {
     match (variable.min, variable.max) {
         (Some(min), Some(max)) => min.to_f64() == max.to_f64(),
@@ -363,7 +364,7 @@ fn width_of_table(buckets: usize) -> usize {
     TABLE_INDENT + TABLE_CELL * buckets
 }
 
-/// What the cells of a table mean, and why columns are blank.
+/// Explains what the cells of a table mean, and why columns are blank.
 fn key(gamma: f64) -> String {
     let cells = [0.05, 0.25, 0.5, 1.0].map(|p: f64| (shade(Some(p), gamma), 100.0 * p));
     let seen = cells.iter().filter(|(shade, _)| !shade.trim().is_empty());

@@ -63,7 +63,7 @@ def threads_of(document, raw):
     names = [counter["name"] for counter in document["profile"]["counters"]]
     threads = {}
     for row in document["calls"]:
-        # The calls of the host's own profiler are on the same threads.
+        # Calls of the library `python` are those of the host's own profiler, on the same threads.
         begin, ticks = row["start_ticks"], row["duration_ticks"]
         times = {"begin": begin, "end": begin + ticks, "foreign": row["library"] == "python"}
         call = {**row, **times, "pass": row.get("pass", 1)}

@@ -106,7 +106,7 @@ fn other_source(r: &mut Random, script: &mut ProfileScript) {
     }
 }
 
-/// A time before `end` at which some calls have ended and none is running.
+/// Returns a time before `end` at which some calls have ended and none is running.
 fn calls_before(thread: &testkit::ThreadScript, end: u64) -> Option<u64> {
     let calls = || {
         thread.items.iter().filter_map(|item| match item {
@@ -146,7 +146,8 @@ fn same(what: &str, found: &Value, expected: &Value) {
     assert!((a - b).abs() <= 1e-9 * b.abs().max(1.0), "{what}: {found}, numpy {expected}");
 }
 
-/// If values without the cost of recording contradict each other, views show raw values.
+/// Whether a view shows raw values because values without the cost of recording contradict each
+/// other.
 fn is_contradicted(view: &Value) -> bool {
     view["losses"].as_array().unwrap().iter().any(|loss| loss["name"] == "inconsistent")
 }
@@ -180,13 +181,14 @@ impl<'a> Judged<'a> {
         self.compared += 1;
     }
 
-    /// The name that the numpy program uses for the thread.
+    /// Returns the name that the numpy program uses for the thread.
     fn thread(&self, row: &Value) -> String {
         let pass = self.passes[row["process"].as_u64().unwrap() as usize];
         format!("{pass} {} {}", row["pid"], row["tid"])
     }
 
-    /// Returns whether the corrected values contradict each other. Then the views are not compared.
+    /// Returns whether the corrected values contradict each other. If they do, the views are not
+    /// compared.
     fn all(&mut self) -> bool {
         let mut contradicted = false;
         for by in ["op", "thread", "cpu", "process"] {
@@ -247,7 +249,7 @@ impl<'a> Judged<'a> {
         self.same("time in calls", &report["total"]["self_ns"], &sum("dispatch_ns").into());
         self.same("calls", &report["total"]["calls"], &sum("calls").into());
         let between = sum("wall_ns") - sum("dispatch_ns");
-        // Calls may fill the life of the threads. Then the value is null.
+        // If calls fill the whole life of the threads, the value is null.
         let found = match &report["total"]["between_ns"] {
             Value::Null => &json!(0),
             found => found,
@@ -320,7 +322,7 @@ impl<'a> Judged<'a> {
         }
     }
 
-    /// The tables are correct to the last printed digit.
+    /// Checks that the tables of the report are correct to the last printed digit.
     fn printed(&mut self) {
         for by in ["op", "thread", "cpu", "process"] {
             let mut report = Command::new(&*OFTEN_STARTED);
@@ -370,7 +372,7 @@ const VALUES: [&str; 11] = [
     "max_ns",
 ];
 
-/// At least two blanks separate cells.
+/// Splits a printed row into cells, which at least two blanks separate.
 fn cells(line: &str) -> Vec<&str> {
     line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
@@ -393,7 +395,7 @@ pub fn amount(cell: &str) -> Option<(f64, f64)> {
     Some((plain.parse::<f64>().ok()? * scale, scale * 0.1f64.powi(after as i32)))
 }
 
-/// The number of random profiles, and the number of the first one.
+/// Returns the number of random profiles, and the number of the first one.
 fn random_profiles() -> (u64, u64) {
     let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
     let profiles = number("COUNTERPOINT_PROFILES").unwrap_or(100);

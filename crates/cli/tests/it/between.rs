@@ -239,7 +239,7 @@ fn the_time_between_runs_is_told_from_that_inside_of_runs() {
         }
     }
     let (_scratch, profile) = script.written();
-    // There are nine gaps with 8 × 2 + 47 ms. The whole time is 9 × 5 + 45 + 3 ms.
+    // There are nine gaps, which take 8 × 2 + 47 ms in all. The whole time is 9 × 5 + 45 + 3 ms.
     let gaps = "9 gaps (median 2.00 ms, mean 7.00 ms, longest 47.0 ms)";
     let said = text(&profile, &["--width", "500"]);
     let expected = format!(

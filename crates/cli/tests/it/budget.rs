@@ -33,9 +33,9 @@ fn counted(profile: &Profile) -> Vec<u64> {
     calls
 }
 
-/// Read from the files, without the usual reader. For each process, thread and export, a list of
-/// the timed calls: how the call was chosen, its duration in ticks, and whether its counters were
-/// read.
+/// The timed calls, read from the files without the usual reader. There is a list for each process,
+/// thread and export. It has for each call: how the call was chosen, its duration in ticks, and
+/// whether its counters were read.
 pub type Drawings = BTreeMap<(usize, u32, u32), Vec<(Drawn, u64, bool)>>;
 
 pub fn drawings(profile: &Profile) -> Drawings {
@@ -69,8 +69,8 @@ pub fn drawings(profile: &Profile) -> Drawings {
     found
 }
 
-/// The exact counts say how many records there are, and the records stand for at most as many calls
-/// as were counted.
+/// Checks that there are as many records as the exact counts say, and that the records stand for at
+/// most as many calls as were counted.
 pub fn check(what: &str, profile: &Profile) {
     let drawings = drawings(profile);
     let mut records = 0;
@@ -115,7 +115,8 @@ fn same_with_a_budget(
     }
 }
 
-/// `programs.rs` also uses these modes of `host.c`. Calls that were abandoned or cut short count.
+/// `programs.rs` also uses these modes of `host.c`. Calls that were abandoned or cut short are
+/// counted, too.
 #[test]
 fn every_call_is_counted() {
     let Some(program) = counterpoint("counted programs") else { return };
@@ -261,7 +262,7 @@ fn counts_survive_the_death_of_everything() {
     assert_eq!(Profile::open(&dir).unwrap().counted(), before.counted());
 }
 
-/// A page has room for 1,020 entries.
+/// A page has room for the counts of 1,020 exports, and the program has 2,500.
 #[test]
 fn a_table_grows() {
     let Some(program) = counterpoint("many exports") else { return };
@@ -376,7 +377,7 @@ fn timed_calls_are_drawn_with_the_probability_that_is_stated() {
     let (period, gaps) =
         gaps.iter().max_by_key(|(period, gaps)| (**period > 1, gaps.len())).unwrap();
     assert!(*period > 1 && gaps.len() > 1_000, "{} gaps with period {period}", gaps.len());
-    // Up to ten cells have nearly equal probabilities.
+    // The gaps are divided into at most ten cells of nearly equal probability.
     let q = 1.0 - 1.0 / f64::from(*period);
     let mut bounds: Vec<u64> =
         (1..10).map(|i| ((1.0 - f64::from(i) / 10.0).ln() / q.ln()).ceil() as u64).collect();

@@ -110,7 +110,7 @@ for node in nodes:
     call = node["call"]
     first = node is min(pieces[call["at"]], key=lambda n: (n["begin"], n["end"]))
     for task in node.get("tasks", ()):
-        # This is the last node on the task's thread that ended by the end of the task.
+        # The region waits for the last node on the task's thread that ended no later than the task.
         last = [n for n in of_line[task["line"]] if n["end"] <= task["end"]]
         node["after"].append(max(last, key=lambda n: (n["end"], n["begin"])))
     if not first:

@@ -260,7 +260,7 @@ fn random(r: &mut Random) -> ProfileScript {
         for _ in 0..6 {
             let start = at;
             let in_run = r.below(3) > 0;
-            // The second range is around the first one.
+            // If there are two ranges, the second one is around the first one.
             let in_ranges = r.below(3) as usize;
             for _ in 0..1 + r.below(3) {
                 let begin = at + r.below(20);
@@ -352,7 +352,8 @@ fn expected(python: &Path, calls: &str) -> Value {
     serde_json::from_str(&rows).unwrap()
 }
 
-/// Numbers may differ by `most_ns`. Returns the length of the path.
+/// Compares the critical path with that of `critical_oracle.py`. Numbers may differ by `most_ns`.
+/// Returns the length of the path.
 fn compare(python: &Path, dir: &str, most_ns: f64) -> f64 {
     let expected = expected(python, &output(&["export", dir, "--format", "csv"]));
     let found: Value =

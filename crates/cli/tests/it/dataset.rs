@@ -11,8 +11,8 @@ use crate::sampled;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Compares each report with the tables of its rank. Times of several processes are sums of rounded
-/// times.
+/// Compares each report with the tables of its rank. They may differ a little where several
+/// processes are added up, because the tables contain rounded times.
 const COMPARE: &str = r#"
 import duckdb, glob, json, sys
 dataset, *reports = sys.argv[1:]

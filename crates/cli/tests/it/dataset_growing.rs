@@ -17,7 +17,7 @@ use testkit::{Random, Scratch};
 
 use crate::support::{Programs, counterpoint, query_engine};
 
-/// The readings of the simulated counter, which are all in its name.
+/// The number of readings of the simulated counter. All of them are listed in its name.
 const CALLS: u64 = 8_000;
 /// The pause in µs after each call keeps the number of calls small.
 const PAUSE_US: &str = "20";
@@ -75,7 +75,7 @@ impl Job {
         found.unwrap()
     }
 
-    /// The part is as a reader sees it.
+    /// Returns the rank's part as a reader of the dataset sees it.
     fn part(&self) -> Option<Part> {
         let dir = self.dataset();
         if !dir.join("dataset.json").exists() {
@@ -90,7 +90,7 @@ impl Job {
         self.part().map_or_else(Vec::new, |part| rows(&self.dataset(), &part))
     }
 
-    /// The program replaces itself by one that makes 3 calls and ends.
+    /// Makes the program replace itself by one that makes 3 calls and ends.
     fn stop(&mut self) -> Output {
         let file = File::options().write(true).open(self.scratch.join("counted")).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, &3u64.to_le_bytes(), 8).unwrap();
@@ -120,8 +120,8 @@ impl Job {
         assert!(done.status.success(), "{done:?}");
     }
 
-    /// Before the test kills `run` alone, it stops the export that `run` has started. So this
-    /// export must end because `run` ends.
+    /// Before the test kills `run` alone, it suspends the export that `run` has started (SIGSTOP).
+    /// So the export cannot finish by itself: it ends only if the end of `run` ends it.
     fn kill(&self, victim: Victim) {
         let run = self.run.id().cast_signed();
         let dir = self.dataset();
@@ -144,7 +144,7 @@ impl Job {
         exports.into_iter().for_each(|pid| signal(pid, libc::SIGKILL));
     }
 
-    /// The export is stopped at a random time.
+    /// Starts another export, and suspends it (SIGSTOP) at a random time.
     fn late_export(&self, random: &mut Random) -> Child {
         let mut export = self.exporting(&self.dataset());
         let late = export.arg("--goes-on").stdout(Stdio::null()).spawn().unwrap();
@@ -153,7 +153,8 @@ impl Job {
         late
     }
 
-    /// `late` continues when the new export waits for it or has ended.
+    /// Starts a new export while `late` is suspended. `late` continues when the new export waits
+    /// for it or has ended.
     fn export_beside(&self, mut late: Child) {
         let mut last = self.exporting(&self.dataset()).stdout(Stdio::null()).spawn().unwrap();
         let pid = last.id().cast_signed();
@@ -162,7 +163,7 @@ impl Job {
         });
         signal(late.id().cast_signed(), libc::SIGCONT);
         assert!(last.wait().unwrap().success());
-        // It may fail, because data has moved from memory to the profile.
+        // `late` may fail, because data has moved from memory to the profile.
         late.wait().unwrap();
     }
 
@@ -176,7 +177,7 @@ impl Job {
         });
     }
 
-    /// The dataset must equal one export of the whole recording.
+    /// Checks that the dataset equals one export of the whole recording.
     fn check_whole(&self) {
         let whole = self.scratch.join("whole");
         self.export(&whole);
@@ -218,7 +219,7 @@ impl Drop for Job {
     }
 }
 
-/// The rows are in the order of the part's files.
+/// Returns the rows of a part, in the order of its files.
 fn rows(dir: &Path, part: &Part) -> Vec<Row> {
     let mut rows = Vec::new();
     for file in part.files_of("calls") {
@@ -240,7 +241,7 @@ fn rows(dir: &Path, part: &Part) -> Vec<Row> {
     rows
 }
 
-/// Each call occurs once, and none before the last one is missing.
+/// Checks that each call occurs once, and that none before the last one is missing.
 fn numbered(rows: &[Row]) {
     for process in [0, 1] {
         let own = rows.iter().filter(|row| row.process == process);
@@ -331,9 +332,9 @@ fn a_short_program_has_one_part() {
 enum Victim {
     /// A batch system kills all processes.
     Everything,
-    /// `run` alone, while its export runs, which ends too.
+    /// `run` alone, while its export exists. The export must end, too.
     Run,
-    /// `run` alone, while also a stopped export exists that is not its child.
+    /// `run` alone, while its export exists, and another suspended export that is not its child.
     RunBesideAnExport,
     Export,
 }
@@ -393,13 +394,13 @@ fn exports_to(dir: &Path) -> Vec<i32> {
     numbers.filter(is_one).collect()
 }
 
-/// A negative number means a group.
+/// A negative `pid` stands for a process group.
 fn signal(pid: i32, signal: i32) {
     // SAFETY: `kill` takes numbers only.
     unsafe { libc::kill(pid, signal) };
 }
 
-/// The fields after the process's name in `/proc/PID/stat`: state, parent, …
+/// Returns the fields after the process's name in `/proc/PID/stat`: state, parent, …
 fn fields(pid: i32) -> Vec<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);

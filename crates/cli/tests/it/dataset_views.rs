@@ -16,8 +16,8 @@ use crate::support::counterpoint;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Ten iterations of `conv`, a wait in `all_reduce` until the iteration has taken 100 µs, and a
-/// short call of `norm`. One tick is 1 ns.
+/// Returns a profile with ten iterations. Each consists of `conv`, a wait in `all_reduce` until the
+/// iteration has taken 100 µs, and a short call of `norm`. One tick is 1 ns.
 fn script(rank: u32, conv: u64) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.manifest.host = format!("node{}", rank / 8);
@@ -102,7 +102,7 @@ fn the_slow_rank_among_64_is_in_the_first_sentence() {
     assert_eq!(found[0]["above_ns"], 29_700.0);
     let slow = &ranks["rows"][0];
     assert_eq!((&slow["rank"], &slow["stands_out"]), (&17.into(), &"!".into()));
-    // The ranks wait for each other.
+    // The ranks wait for each other, so the whole run takes about the same time on all of them.
     assert!(ranks["runs"][0]["imbalance"].as_f64().unwrap() < 1.001);
     let ops = json(&["report", dir]);
     let conv = row(&ops, "op", &"conv".into());
@@ -128,7 +128,7 @@ fn clocks_are_aligned_by_an_op_that_waits() {
     let dir = scratch.join("job");
     for rank in 0..6u32 {
         let mut script = script(rank, 40_000);
-        // The clock is ahead of that of rank 0 by this many ns.
+        // The clock of this rank is ahead of that of rank 0 by this many ns.
         script
             .manifest
             .snapshots
@@ -300,7 +300,8 @@ fn runs_of_a_dataset_are_repeats() {
     assert!(said.contains("not interleaved: ratios are shown, and not tested"), "{said}");
 }
 
-/// The program makes no calls. A rank without calls is added as well.
+/// Returns a command that records a program without calls and adds it to the dataset: a rank
+/// without calls is added, too.
 fn record(program: &Path, dataset: &Path, profile: &Path, options: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.arg("run").arg("--dataset").arg(dataset).arg("-o").arg(profile).args(options);

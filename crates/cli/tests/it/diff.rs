@@ -23,8 +23,8 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(program, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// 20 iterations of matmul in two workgroups of `matmul` ns, and of softmax for 3,000 ns. One tick
-/// is 1 ns. Each call of matmul has 4 + `more` page faults.
+/// Returns a profile with 20 iterations of matmul in two workgroups of `matmul` ns, and of softmax
+/// for 3,000 ns. One tick is 1 ns. Each call of matmul has 4 + `more` page faults.
 fn script(side: Side, round: u32, matmul: u64, more: u64) -> ProfileScript {
     with_softmax(side, round, matmul, more, true)
 }
@@ -62,8 +62,8 @@ fn with_softmax(
     script
 }
 
-/// matmul takes 10,000 ns in A and `b` ns in B. Rounds differ by up to ± 1 %, and the two runs of a
-/// round additionally by up to 0.16 %.
+/// Writes a series in which matmul takes 10,000 ns in A and `b` ns in B. Rounds differ by up to ± 1
+/// %, and the two runs of a round additionally by up to 0.16 %.
 fn series(at: &Path, rounds: u32, b: u64, more: u64) {
     let plan = Series {
         schema: SERIES_SCHEMA.to_owned(),

@@ -1,4 +1,4 @@
-//! Tests `doctor -e`. The crate `machine` tests the texts about a machine.
+//! Tests `doctor -e`. The texts about a machine are tested in the crate `machine`.
 
 use std::process::{Command, Output};
 

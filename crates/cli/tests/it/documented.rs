@@ -97,7 +97,7 @@ impl Block {
     }
 }
 
-/// Otherwise a block could be overlooked.
+/// A block without a known language could be overlooked.
 #[test]
 fn every_block_says_what_it_is() {
     let known = ["sh", "console", "python", "rust", "text"];
@@ -209,7 +209,7 @@ fn commands_in_running_text_exist() {
         let text = std::fs::read_to_string(&page).unwrap();
         for span in text.split('`').skip(1).step_by(2) {
             let Some(rest) = span.strip_prefix("counterpoint ") else { continue };
-            // Another program gets the words after `--`.
+            // The words after `--` belong to another program.
             let own = rest.split(" -- ").next().unwrap_or_default();
             let words: Vec<&str> =
                 own.split_whitespace().skip_while(|word| *word == "help").collect();
@@ -236,7 +236,7 @@ fn commands_in_running_text_exist() {
     assert!(looked_at > 20, "{looked_at}");
 }
 
-/// The code is indented by five spaces.
+/// Returns the code in the comment at the top of a header, which is indented by five spaces.
 fn in_comments(header: &str) -> Vec<String> {
     let text = std::fs::read_to_string(root().join("include/counterpoint").join(header)).unwrap();
     let comment = text.split("*/").next().unwrap();
@@ -244,7 +244,7 @@ fn in_comments(header: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// The examples of the headers together are one program.
+/// The examples of the headers are parts of one program.
 #[test]
 fn examples_of_the_headers_run() {
     const TEST: &str = "documented-headers";

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::support::{Programs, counterpoint};
 
-/// The program makes calls for ever, and writes the number of calls that have returned to a file.
+/// A recording of a program that makes calls for ever. The program writes to a file how many of
+/// them have returned.
 struct Recording {
     program: PathBuf,
     scratch: testkit::Scratch,
@@ -53,7 +54,8 @@ impl Recording {
         self.wait_for("more calls", || self.returned() >= before + more);
     }
 
-    /// The header, and the table of claimed pages. The offsets come from docs/file-format.md.
+    /// Returns the beginning of the pool: the header, and the table of claimed pages. The offsets
+    /// come from docs/file-format.md.
     fn pool(&self) -> Vec<u8> {
         let pool = profile::Manifest::read(&self.profile()).unwrap().pool.unwrap();
         let mut start = vec![0; 4096 + 4 * record::pool::PAGES];
@@ -84,7 +86,8 @@ impl Recording {
         self.wait_for("end of the program", || !identity.is_alive());
     }
 
-    /// The profile may have one call that had not returned yet.
+    /// Checks that the profile has the calls that returned. It may have one more, which had not
+    /// returned yet.
     fn check(mut self) {
         self.run.wait().unwrap();
         let returned = self.returned();

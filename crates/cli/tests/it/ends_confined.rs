@@ -33,7 +33,7 @@ fn confined(words: &[String]) -> (Output, Vec<String>, Vec<String>) {
     (output, changes.collect(), rules.collect())
 }
 
-/// Other rules allow reading.
+/// Whether a rule allows changes; other rules only allow reading.
 fn allows_changes(rule: &str) -> bool {
     ["_WRITE_FILE", "_REMOVE_", "_MAKE_", "_REFER", "_TRUNCATE"].iter().any(|r| rule.contains(r))
 }
@@ -43,7 +43,8 @@ fn place(rule: &str) -> PathBuf {
     PathBuf::from(path.unwrap_or_else(|| panic!("{rule}")))
 }
 
-/// The value says whether the rules allow more than removing empty directories.
+/// Returns the places in which the rules allow changes. The value says whether more is allowed than
+/// removing empty directories.
 fn changeable(rules: &[String]) -> BTreeMap<PathBuf, bool> {
     let mut all = BTreeMap::new();
     for rule in rules.iter().filter(|rule| allows_changes(rule)) {
@@ -88,7 +89,7 @@ fn recover_changes_the_profile_and_its_pool_only() {
     let (output, changes, rules) = confined(&recover(&killed));
     assert!(output.status.success(), "{output:?}");
     assert_within(&changes, &[&killed.dir, &killed.shm]);
-    // These rules apply while the profile is read and changed.
+    // The last rules apply while the profile is read and changed.
     let last = rules.iter().rposition(|rule| place(rule) == killed.dir).unwrap();
     let may = changeable(&rules[last..]);
     let shared = Path::new("/dev/shm").to_owned();
@@ -139,7 +140,7 @@ fn recover_frees_pools_that_are_left_over() {
     }
 }
 
-/// The profile is as `hook prepare` and a program leave it.
+/// Makes a profile as `hook prepare` and a program leave it.
 fn hooked(csv: &Path) -> Killed {
     let killed = Killed::new();
     change(&killed.dir, |manifest| manifest.origin = Origin::Hook);

@@ -136,7 +136,7 @@ fn diff_marks_them_and_finds_no_difference_in_them() {
     assert!(cell(&mm, "calls_a_low").starts_with("94."), "{mm:?}");
 }
 
-/// The slices of an imported trace would be taken for all calls.
+/// If such a trace could be imported, its slices would be taken for all calls.
 #[test]
 fn traces_say_so_and_are_not_imported_as_exact() {
     let (scratch, dir) = script().written();
@@ -158,7 +158,7 @@ fn refused(trace: &Path, to: &Path) {
     assert!(!output.status.success() && said.contains("Counterpoint wrote this trace"), "{said}");
 }
 
-/// The ends of an exact number equal it.
+/// For an exact number, both ends of the interval equal the number.
 #[test]
 fn datasets_have_the_ends() {
     let Some(python) = testkit::python::with("estimates in datasets", "pyarrow.parquet") else {

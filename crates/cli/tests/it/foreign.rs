@@ -41,7 +41,7 @@ fn crashed() -> ProfileScript {
 
 const PART: &str = "processes/4000711-1000-0";
 
-/// Command lines that read a profile. Output files are written to `out`.
+/// Returns command lines that read a profile. Output files are written to `out`.
 fn views(dir: &Path, out: &Path) -> Vec<Vec<OsString>> {
     let (dir, out) = (dir.as_os_str(), out.as_os_str());
     let view = |words: &[&str], with_output: bool| {
@@ -74,7 +74,7 @@ fn views(dir: &Path, out: &Path) -> Vec<Vec<OsString>> {
     .collect()
 }
 
-/// The command must end by itself within a minute.
+/// Runs a command, which must end by itself within a minute.
 fn run(words: &[OsString]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_counterpoint"))
         .args(words)
@@ -128,7 +128,8 @@ pub fn everything(at: &Path) -> BTreeMap<PathBuf, String> {
     all
 }
 
-/// No command may change anything below `watched`. Returns the JSON of `report`, if any.
+/// Runs the commands that read a profile. They may not change anything below `watched`. Returns the
+/// JSON of `report`, if any.
 fn look(dir: &Path, watched: &[&Path], when: &str) -> Option<Value> {
     let out = Scratch::new();
     let before: Vec<_> = watched.iter().map(|path| everything(path)).collect();
@@ -208,13 +209,15 @@ fn a_manifest_that_names_a_victim() {
                     manifest.pool = Some(victim.clone());
                     manifest.pool_collected = collected;
                     // The pools have the id of the manifest, so they are not refused because of
-                    // their ids. At the correct place, such a pool could be the profile's own.
+                    // their ids. A pool in `shm` could therefore be the profile's own, so the
+                    // manifest gets another id for it.
                     if victim.starts_with(&shm) {
                         manifest.id = ProfileId([9; 16]).to_string();
                     }
                 });
                 let report = look(&dir, &[scratch.path(), &shm], &format!("{victim:?}"));
-                // A moved profile with a pool inside has a manifest with such a path.
+                // The manifest of a moved profile with a pool inside has a path like this one, so
+                // the pool is only missing.
                 let gone = *victim == pool_path(&other);
                 let name = if gone { "pool_vanished" } else { "pool_refused" };
                 let expected = if gone && collected { vec![] } else { vec![(name.to_owned(), 1)] };
@@ -225,7 +228,8 @@ fn a_manifest_that_names_a_victim() {
     }
 }
 
-/// Links that lead out of the profile, a pipe, or a file without an end.
+/// In the place of a file, there is a link that leads out of the profile, a pipe, or a file without
+/// an end.
 #[test]
 fn files_that_lead_out_of_the_profile() {
     type Trap = (&'static str, fn(&Path, &Path));
@@ -331,7 +335,7 @@ fn pipes_in_every_place() {
     }
 }
 
-/// The pool is as `run` creates it.
+/// Makes a profile whose pool is where `run` creates pools.
 fn in_memory(scratch: &Scratch, name: &str) -> (PathBuf, PathBuf) {
     pooled(scratch, name, Path::new("/dev/shm"))
 }
@@ -367,7 +371,8 @@ fn calls(report: &Option<Value>) -> u64 {
     rows.iter().map(|row| row["calls"].as_u64().unwrap()).sum()
 }
 
-/// A copy (`cp -a`) only shows the pool's contents. A moved profile is still the original.
+/// Views of a copy (`cp -a`) show the pool's contents, which remain in the pool. A moved profile is
+/// still the original.
 #[test]
 fn a_copy_is_read_and_the_original_collects() {
     let scratch = Scratch::new();
@@ -421,7 +426,7 @@ fn an_unpacked_profile_with_its_pool_is_not_a_hooks_profile() {
     assert!(!made.exists() && fs::read_dir(&victim).unwrap().count() > 0);
 }
 
-/// Links are not followed.
+/// Returns the files below `at`, without following links.
 fn contents(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut todo = vec![at.to_owned()];

@@ -21,13 +21,13 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 const EVIL: &str = "\x1b]0;title\x07\u{9b}2J\u{202e}txt\u{2067}\u{200b}\u{ad}\x7f\r\
                     \ncounterpoint: hint: forged\n";
 
-/// A spreadsheet would evaluate it as well.
+/// Returns a harmful name, which a spreadsheet would also evaluate.
 fn evil(name: &str) -> String {
     format!("={name}{EVIL}")
 }
 
-/// The ranges come from the Unicode Standard and ECMA-48. The test must not rely on the program's
-/// list.
+/// Whether a terminal must not receive this character. The ranges come from the Unicode Standard
+/// and ECMA-48, because the test must not rely on the program's list.
 fn forbidden(c: char) -> bool {
     let n = c as u32;
     (n < 0x20 && c != '\n')
@@ -51,7 +51,7 @@ fn assert_nothing_forged(what: &str, text: &str) {
     );
 }
 
-/// Every text is hostile.
+/// Makes a profile in which every text is hostile.
 fn profile(scratch: &Scratch) -> PathBuf {
     let mut script = ProfileScript::monotonic();
     script.counter(&evil("counter"), 0);
@@ -107,7 +107,7 @@ fn profile(scratch: &Scratch) -> PathBuf {
     at
 }
 
-/// The texts in these files are hostile.
+/// Writes files with hostile texts.
 fn files(scratch: &Scratch) -> (PathBuf, PathBuf, PathBuf) {
     let tables = scratch.join("tables");
     fs::create_dir(&tables).unwrap();
@@ -135,7 +135,7 @@ fn files(scratch: &Scratch) -> (PathBuf, PathBuf, PathBuf) {
     (tables, trace, metrics)
 }
 
-/// Some of these command lines cause errors.
+/// Returns command lines, some of which cause errors.
 fn commands(scratch: &Scratch) -> Vec<(String, Command)> {
     let profile = profile(scratch);
     let (tables, trace, metrics) = files(scratch);

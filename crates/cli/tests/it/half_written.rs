@@ -9,7 +9,8 @@ use testkit::{CallScript, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// The shell limits files to 4 or 8 KiB, depending on its size of a block.
+/// Runs a command in a shell that limits files to 4 or 8 KiB: the unit of `ulimit -f` depends on
+/// the shell.
 fn limited(args: &[&str], paths: &[&Path]) -> Output {
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh", PROGRAM]);

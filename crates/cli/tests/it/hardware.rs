@@ -48,7 +48,7 @@ fn rows(page: &str) -> BTreeMap<String, (String, String)> {
     rows.collect()
 }
 
-/// Some virtual machines have no breakpoints.
+/// Whether breakpoints work here: some virtual machines have none.
 fn has_breakpoints(test: &str) -> bool {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_counterpoint"));
     let mut doctor = Command::new(program);
@@ -63,7 +63,7 @@ fn has_breakpoints(test: &str) -> bool {
 /// Nothing can replace these parts. PyTorch is in another environment.
 const ABSENT: [&str; 3] = ["reading without system calls", "names: the vendor's", "ops of PyTorch"];
 
-/// These checks may be absent on some machines.
+/// Whether the check with this name may be absent on some machines.
 fn may_be_absent(name: &str) -> bool {
     name.ends_with("perf stat")
         || ["ops of TVM", "PAPI itself", "instrumented loops"].contains(&name)
@@ -104,7 +104,7 @@ fn checks_of_a_pmu_pass_on_what_stands_in_for_one() {
     ] {
         let (status, said) = &rows[name];
         assert!(status == "absent" || said.contains(found), "{name}: {said}");
-        // It depends on the processor what PAPI has without a PMU.
+        // Without a PMU, it depends on the processor whether PAPI counts anything.
         if status == "absent" && !said.starts_with("PAPI counts nothing") {
             skip(TEST, said);
         }

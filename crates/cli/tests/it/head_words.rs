@@ -25,7 +25,8 @@ fn report(script: &ProfileScript) -> String {
     run(&["report", "--width", "200"], &profile).0
 }
 
-/// The main thread has a call of 1 ms every 9 ms. The other thread waits between two calls.
+/// Returns a profile of two threads. The main thread has a call of 1 ms every 9 ms. The other
+/// thread waits between two calls.
 fn one_waits(names: [&str; 2]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -56,7 +57,8 @@ fn the_head_speaks_of_the_thread_with_most_time_in_calls() {
     );
 }
 
-/// Ten calls of 10 ms. Each was on a CPU for `on` ms, and `gap` ms pass after it.
+/// Returns a profile with ten calls of 10 ms. Each call is on a CPU for `on` ms, and `gap` ms pass
+/// after each call.
 fn calls_that_wait(on: u64, gap: u64) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let _ = script.counter("page-faults", 0);
@@ -126,7 +128,8 @@ fn the_main_thread_is_named_where_its_name_does_not_say_it() {
     );
 }
 
-/// A thread with 100 calls of 10 ms each was on a CPU for 600 ms of this second.
+/// Returns a profile of a thread with 100 calls of 10 ms each, which was on a CPU for 600 ms of
+/// this second.
 fn preempted(involuntary: u64, voluntary: u64) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -240,7 +243,8 @@ fn writing_a_page_says_what_it_wrote() {
     assert_eq!(said, "");
 }
 
-/// The range `loop` has ten calls of 1 ms each, with 0.4 ms in `step`, which calls `mul`.
+/// Returns a profile in which the range `loop` has ten calls of 1 ms each, with 0.4 ms in `step`,
+/// which calls `mul`.
 fn steps(host: u8) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);

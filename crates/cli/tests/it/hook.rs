@@ -63,7 +63,7 @@ struct Part {
     lines: Vec<String>,
 }
 
-/// Also returns the text before the report.
+/// Splits an output into the text before the report and the parts of the report.
 fn parts(text: &str) -> (String, Vec<Part>) {
     let mut before = String::new();
     let mut parts: Vec<Part> = Vec::new();
@@ -102,7 +102,7 @@ impl Part {
     }
 }
 
-/// The header comes first.
+/// Returns the rows of a CSV file. The header comes first.
 fn csv(path: &Path) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     text.lines().map(|line| line.split(',').map(str::to_owned).collect()).collect()
@@ -182,7 +182,7 @@ fn several_counters() {
     assert!(!out(&output).contains("conditional probability"));
 }
 
-/// The name may contain any character.
+/// The filter is the name of an op, and may contain any character.
 #[test]
 fn the_filter_is_an_exact_name() {
     let Some(dropped) = Dropped::new("hook filter") else { return };
@@ -330,7 +330,7 @@ fn children_record_and_do_not_print() {
     let (_, parts) = parts(&out(&output));
     let calls: Vec<u64> =
         parts.iter().filter(|p| !p.thread.starts_with("all ")).map(|p| p.calls).collect();
-    // The numbers are those under `counterpoint run`.
+    // `counterpoint run` finds the same numbers.
     assert_eq!(BTreeSet::from_iter(calls), BTreeSet::from([200, 450]), "{}", out(&output));
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
 }

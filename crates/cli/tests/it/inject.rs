@@ -57,14 +57,14 @@ fn loops_host(mode: &str) -> Command {
     command
 }
 
-/// The host uses a plugin as PyTorch does.
+/// Returns a host that uses a plugin as PyTorch does.
 fn torch_host(plugins: &Path) -> Command {
     let mut command = Command::new(Programs::get().other("torch_host"));
     command.arg(plugins);
     command
 }
 
-/// The host makes a recording with PyTorch's profiler, as PyTorch does.
+/// Returns a host that hands over a recording of PyTorch's profiler, as PyTorch does.
 fn log_host() -> Command {
     Command::new(Programs::get().other("log_host"))
 }
@@ -85,7 +85,7 @@ impl Host<'_> {
         Host { what, command, events: "page-faults:u", options: vec!["--loops"] }
     }
 
-    /// The points that the agent reaches while it records the host.
+    /// Returns the points that the agent reaches while it records the host.
     fn reached(&mut self, program: &Path, scratch: &testkit::Scratch) -> Vec<String> {
         let log = scratch.join("log");
         std::fs::write(&log, "").unwrap();
@@ -163,7 +163,7 @@ fn a_panic_anywhere_leaves_the_host_alone() {
     assert!(never.is_empty(), "nothing reaches {never:?}");
 }
 
-/// The agent asks the plugin for its events while the program runs.
+/// Returns a host with a plugin, which the agent asks for its events while the program runs.
 fn with_plugin(plugin: &str) -> Host<'_> {
     let mut command = Command::new(Programs::get().other("plugged"));
     command.arg("threads");
@@ -171,7 +171,7 @@ fn with_plugin(plugin: &str) -> Host<'_> {
     Host { what: "plugin", command, events: "none", options }
 }
 
-/// The program gets the variables of IREE's original hook.
+/// Returns a program that gets the variables of IREE's original hook.
 fn dropped_in(program: &Path, scratch: &testkit::Scratch) -> Command {
     let mut command = entries();
     command

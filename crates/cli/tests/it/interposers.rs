@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use crate::support::{Programs, Recorded, counterpoint, plain};
 
-/// One library counts, the other one also allocates.
+/// One library counts the calls that it sees; the other one also allocates memory in them.
 fn interposers() -> [PathBuf; 2] {
     let programs = Programs::get();
     [
@@ -21,7 +21,7 @@ fn marked() -> Command {
     command
 }
 
-/// The line of the interposer about its calls.
+/// Returns the line that the interposer prints about the calls that it saw.
 fn seen(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("mmap ")).collect();
@@ -53,8 +53,8 @@ fn the_next_definition_is_called() {
         assert!(recorded.stderr().contains(ALL), "{what}: {}", recorded.stderr());
         assert_eq!(recorded.calls_per_process(), [10], "{what}");
 
-        // A user can put the other library first. It asks for glibc's `dlsym` with a version, so
-        // our `dlsym` is not called, and the executable's library is not found.
+        // A user can put the other library first. That library asks for glibc's `dlsym` with a
+        // version, so our `dlsym` is not called, and the executable's library is not found.
         let ours = library_of(&program);
         let both = format!("{}:{}", library.display(), ours.display());
         let mut command = Command::new("env");
@@ -65,7 +65,7 @@ fn the_next_definition_is_called() {
         assert_eq!(seen(&recorded.output), ALL, "{what}, before ours");
         assert_eq!(recorded.losses(), Default::default(), "{what}, before ours");
 
-        // There is no profile to record into.
+        // Without `run`, there is no profile to record into.
         let both = format!("{}:{}", ours.display(), library.display());
         let idle = plain(marked().env("LD_PRELOAD", both), scratch.path());
         assert_eq!((idle.status.code(), seen(&idle).as_str()), (Some(0), ALL), "{what}: {idle:?}");

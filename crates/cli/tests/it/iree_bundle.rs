@@ -229,7 +229,7 @@ fn times_of_a_device_are_moved_to_the_clock_of_the_host() {
     assert_eq!((&event["ts"], &event["dur"]), (&json!(51.22), &json!(0.55)));
 }
 
-/// Both profilers recorded the run.
+/// IREE's own profiler and Counterpoint record the same run.
 #[test]
 fn a_run_that_both_recorded() {
     let test = "iree_bundle";

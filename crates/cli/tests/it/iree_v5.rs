@@ -11,14 +11,14 @@ const CPU: (&str, &str) = ("v3", "x86-64-v3");
 #[cfg(not(target_arch = "x86_64"))]
 const CPU: (&str, &str) = ("generic", "generic");
 
-/// The linker is in the wheel.
+/// Returns the path of the linker, which is in the wheel.
 fn linker(venv: &Path) -> PathBuf {
     let lib = std::fs::read_dir(venv.join("lib")).unwrap().next().unwrap().unwrap();
     lib.path().join("site-packages/iree/compiler/_mlir_libs/iree-lld")
 }
 
-/// By default, 3.7.0 uses data tiling and 3.13.0 does not. Without it, both versions have the same
-/// dispatches.
+/// By default, 3.7.0 uses data tiling and 3.13.0 does not. Without data tiling, both versions have
+/// the same dispatches.
 fn compile(venv: &Path, fixture: &str, system: bool, to: &Path) {
     let mut command = Command::new(venv.join("bin/iree-compile"));
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));

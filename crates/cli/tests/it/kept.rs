@@ -39,7 +39,7 @@ fn setup() -> (Scratch, String, Golden) {
 
 type Row = BTreeMap<String, String>;
 
-/// The table must have no quoted fields.
+/// Reads a table in CSV, which must have no quoted fields.
 fn table(text: &str) -> Vec<Row> {
     let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned));
     let header: Vec<String> = lines.next().unwrap().collect();
@@ -60,7 +60,7 @@ fn every_call_in_pages_of_version_2_is_unchanged() {
     calls_are_those_of(&kept, dir.to_str().unwrap(), &golden);
 }
 
-/// `kept` has the results of the Python decoder.
+/// Checks that the exported calls are those that the Python decoder found, which are in `kept`.
 fn calls_are_those_of(kept: &Path, dir: &str, golden: &Golden) {
     let export = golden.run(&["export", dir, "--format", "csv"]);
     assert_eq!(export.code, Some(0), "{}", export.stderr);

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use crate::support::{Programs, counterpoint, environment};
 use profile::{Columns, Profile};
 
-/// How often the tests with and without counters together kill a program.
+/// How many programs are killed in all, by the test with counters and the test without them.
 fn kills() -> usize {
     std::env::var("COUNTERPOINT_KILLS").ok().and_then(|v| v.parse().ok()).unwrap_or(1_000)
 }
 
-/// `tests/programs/killer.c` writes this data. The numbers of returned calls are by thread.
+/// `tests/programs/killer.c` writes this data. `returned` has the number of returned calls of each
+/// thread.
 struct Slot {
     pid: u32,
     returned: [u64; 2],
@@ -68,7 +69,8 @@ impl Numbers {
     }
 }
 
-/// One call may have been recorded but not yet counted.
+/// Checks that each returned call was recorded. One more call may have been recorded and not yet
+/// counted.
 fn verify(dir: &Path, slots: &[Slot], when: &str) -> usize {
     let profile = Profile::open(dir).unwrap();
     let (states, damage) =
@@ -148,7 +150,7 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
         assert_eq!(profile::Manifest::read(&path).unwrap().pool, None::<PathBuf>);
         verify(&path, &slots, "in the file");
     }
-    // Otherwise most victims were killed before their first call.
+    // If this fails, most victims were killed before their first call.
     assert!(met > all / 3, "{met} of {all} victims had a call that returned");
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Recorded, counterpoint, plain};
 
-/// The state is field 3 of `/proc/PID/stat`.
+/// Returns the state of a process: field 3 of `/proc/PID/stat`.
 fn state(pid: u32) -> char {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?')
@@ -52,7 +52,7 @@ fn stopped_and_continued() {
     assert_eq!(run.wait().unwrap().code(), Some(6));
 }
 
-/// `/bin/sh` runs such a script, as with `execvp`.
+/// `/bin/sh` runs a script without a `#!` line, as with `execvp`.
 #[test]
 fn a_script_without_interpreter() {
     let Some(program) = counterpoint("bare script") else { return };

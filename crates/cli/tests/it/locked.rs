@@ -50,7 +50,7 @@ fn a_program_may_lock_its_memory() {
     each_way("no limit", &program, &Scratch::new(), rights);
 }
 
-/// Linux's default limit is 8 MiB.
+/// Linux's default limit on locked memory is 8 MiB.
 #[test]
 fn a_program_may_lock_what_linux_allows() {
     let Some(program) = counterpoint("locked_nobody") else { return };

@@ -74,7 +74,7 @@ fn report(profile: &Path, options: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// There must be one module.
+/// Returns the only module of the report.
 fn module(profile: &Path, options: &[&str]) -> Value {
     let text = report(profile, &[&["--format", "json"], options].concat());
     let mut document: Value = serde_json::from_str(&text).unwrap();
@@ -97,7 +97,7 @@ fn machine_loops(module: &Value) -> Vec<usize> {
     [None, Some(0), Some(1)].map(count).to_vec()
 }
 
-/// The addresses come from `objdump`.
+/// Returns the addresses of the instructions in a range, as `objdump` finds them.
 fn judged(program: &Path, start: u64, end: u64) -> Vec<u64> {
     let range = [format!("--start-address={start}"), format!("--stop-address={end}")];
     let listed =

@@ -74,7 +74,8 @@ fn hits(
     all
 }
 
-/// The function adds up products over a triangle. Its outer loop is instrumented.
+/// Returns the source of a function that adds up products over a triangle. Its outer loop is
+/// instrumented.
 fn kernel(number: u64) -> String {
     format!(
         "double kernel{number}(const double *a, int n) {{\n  double sum = 0;\n  for (int i = 0; i < n; i++)\n    \
@@ -109,7 +110,7 @@ fn twenty_files_and_a_makefile() {
     make.arg("-C").arg(folder).arg(variable).env("COUNTERPOINT_CC", clang);
     let made = ok(&mut make);
     assert_eq!(String::from_utf8_lossy(&made.stderr), "");
-    // The file is the same without instrumentation.
+    // The file with dependencies is the same as without instrumentation.
     let dependencies = fs::read_to_string(folder.join("k1.d")).unwrap();
     assert!(dependencies.starts_with("k1.o: k1.c"), "{dependencies}");
     // A call of a kernel adds up 0 + 1 + 2 + 3 = 6 products. Kernel k is called k times.
@@ -434,7 +435,7 @@ fn rustc_without_emit_links() {
     assert_eq!(ok(&mut Command::new(folder.join("x"))).stdout, b"42\n");
 }
 
-/// The descriptor of an instrumented module.
+/// Whether a file contains the descriptor of an instrumented module.
 fn has_descriptor(file: &Path) -> bool {
     fs::read(file).unwrap().windows(8).any(|bytes| bytes == b"CPLOOPS1")
 }

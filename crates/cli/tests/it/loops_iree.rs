@@ -91,7 +91,7 @@ impl Setup {
         output
     }
 
-    /// The executables of the module are shared objects.
+    /// Returns options of the compiler with which the executables of the module are shared objects.
     fn system(&self) -> Vec<String> {
         let tools = self.iree.venv.join("lib");
         let tools = std::fs::read_dir(tools).unwrap().next().unwrap().unwrap().path();
@@ -109,13 +109,13 @@ impl Setup {
     }
 }
 
-/// There must be one module.
+/// Returns the rows of the only module.
 fn rows(document: &Value) -> &Vec<Value> {
     assert_eq!(document["modules"].as_array().unwrap().len(), 1, "{document}");
     document["modules"][0]["rows"].as_array().unwrap()
 }
 
-/// The numbers are those of [`PAPER`], times `times`.
+/// Checks that the numbers are those of [`PAPER`], multiplied by `times`.
 fn as_on_paper(document: &Value, times: u64, what: &str) {
     let rows = rows(document);
     assert_eq!(rows.len(), PAPER.len(), "{what}");

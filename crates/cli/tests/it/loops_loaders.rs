@@ -22,7 +22,7 @@ const PYTHON: &str = "import sys, tvm\nmodule = tvm.runtime.load_module(sys.argv
      if len(sys.argv) > 2:\n    module.export_library(sys.argv[2])\n    \
      module = tvm.runtime.load_module(sys.argv[2])\nprint(module['nest'](10, 32))\n";
 
-/// Older versions have no opaque pointers.
+/// Returns clang 15 or newer: older versions have no opaque pointers.
 fn clang(test: &str) -> Option<PathBuf> {
     let found = testkit::c::clang(15);
     if found.is_none() {
@@ -37,7 +37,7 @@ fn write(scratch: &Path, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// The module's text is for this machine.
+/// Writes the text of the module, with this machine as its target.
 fn module(scratch: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/loops/nest.ll");
     write(scratch, "nest.ll", &(TARGET.to_owned() + &fs::read_to_string(source).unwrap()))

@@ -19,7 +19,8 @@ fn ok(command: &mut Command) -> Output {
     output
 }
 
-/// The compiler prints a text such as `LLVM version: 22.1.2` or `22.1.8`.
+/// Returns the major version of a compiler that prints a text such as `LLVM version: 22.1.2` or
+/// `22.1.8`.
 fn major(words: &[&str]) -> Option<u32> {
     let output = Command::new(words[0]).args(&words[1..]).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -23,7 +23,7 @@ fn output(command: &mut Command) -> Output {
     output
 }
 
-/// The LLVM IR of older versions cannot be instrumented.
+/// Returns clang, unless it is too old: the LLVM IR of older versions cannot be instrumented.
 fn clang(test: &str) -> Option<PathBuf> {
     let found = testkit::c::clang(15);
     if found.is_none() {
@@ -62,7 +62,7 @@ impl Instrumented {
         Some(Self { counterpoint, program, scratch })
     }
 
-    /// The inner loop with the number `slow` waits.
+    /// Returns the rows of a run in which the inner loop with the number `slow` waits.
     fn rows(&self, slow: usize) -> Vec<Value> {
         let profile = self.scratch.join(&format!("{slow}.cpt"));
         let arguments = [slow.to_string(), ROUNDS.to_string()];
@@ -93,7 +93,7 @@ impl Instrumented {
     }
 }
 
-/// Compensated or, if the cost of a hit is not known, as measured.
+/// Returns the compensated self time or, if the cost of a hit is not known, the measured one.
 fn self_ns(row: &Value) -> Option<f64> {
     let times = if row["compensated"].is_null() { &row["raw"] } else { &row["compensated"] };
     times["self"]["ns"].as_f64()
@@ -117,16 +117,18 @@ fn delay_is_where_it_is(test: &str, mode: &str) {
         for (n, (line, iterations)) in SIBLINGS.into_iter().enumerate() {
             let row = of_line(&rows, line);
             assert_eq!((&row["hits"], &row["parent"]), (&ROUNDS.into(), &outer["id"]));
-            // Iterations are counted in timed hits only. Hits have the same number of iterations.
+            // Iterations are counted in timed hits only. All hits of a loop have the same number of
+            // iterations.
             assert_eq!(row["iterations_per_hit"], iterations as f64, "{row}");
             assert!(mode == "sampled" || row["iterations"] == ROUNDS * iterations, "{row}");
-            // A thread that loses its CPU in another loop's hit loses only milliseconds.
+            // Even if the thread loses its CPU in a hit of another loop, this adds only
+            // milliseconds.
             if n != slow {
                 assert!(own(row) * 10.0 < waits, "{mode}, {slow} waits {waits}: {row}");
             }
         }
-        // The self time around does not contain the waits. In mode sampled, this is not checked: on
-        // a busy machine, samples miss the few hits in which the thread lost its CPU.
+        // The self time of the outer loop does not contain the waits. In mode sampled, this is not
+        // checked: on a busy machine, samples miss the few hits in which the thread lost its CPU.
         assert!(mode == "sampled" || own(outer) * 10.0 < waits, "{mode}, {slow}: {outer}");
     }
 }

@@ -68,7 +68,7 @@ impl Looped {
         assert!(losses.is_empty() && self.loops.losses.is_empty(), "{losses:?} {:?}", self.loops);
     }
 
-    /// Every timed hit ended and took time.
+    /// Checks that every timed hit ended and took time.
     fn all_ended(&self) {
         for row in &self.loops.rows {
             assert_eq!(row.begun, row.ended, "{row:?}");
@@ -198,7 +198,8 @@ fn threads_load_and_unload_while_one_forks() {
     let run = Looped::run(&program, &host(&[]), &["stress", paths[0], paths[1]]);
     assert_eq!(run.recorded.output.status.code(), Some(0), "{}", run.recorded.stderr());
     let all = run.threads().iter().fold(Hits::new(), plus);
-    // `run` is called 3600 times, and once more in each of the 6 forked children.
+    // The library's function `run` is called 3600 times, and once more in each of the 6 forked
+    // children.
     assert_eq!(all, [(0, 3606), (1, 3606), (2, 10_818)].into());
     run.is_without_losses();
 }
@@ -256,7 +257,7 @@ fn exec_exit_and_exceptions_lose_nothing() {
     let run = Looped::run(&program, &host(&[]), &["exit", "3"]);
     assert_eq!(run.threads(), [plus(nest(2, 1), &[(0, 1), (1, 1), (2, 1)].into())]);
     run.is_without_losses();
-    // Each time, `longjmp` leaves the outer loop in its first iteration.
+    // In each of five calls, `longjmp` leaves the outer loop in its first iteration.
     let run = Looped::run(&program, &host(&[]), &["longjmp", "5"]);
     assert_eq!(run.threads(), [[(0, 5), (1, 5)].into()]);
     assert!(run.loops.rows.iter().all(|row| (row.begun, row.ended) == (5, 0)), "{:?}", run.loops);
@@ -316,7 +317,7 @@ fn a_hundred_thousand_ids_and_more_than_there_is_room_for() {
     assert_eq!(run.loops.rows.len(), 100_000);
     assert!(run.loops.rows.iter().all(|row| row.hits == 1), "each once");
     run.is_without_losses();
-    // The pool has 2^27 bytes, which are 1,048,576 entries without headers.
+    // The pool has 2^27 bytes. They would have room for 1,048,576 entries if there were no headers.
     let run = Looped::run(&program, &host(&["-DIDS=1048576"]), &["all"]);
     assert_eq!(run.recorded.stdout(), "0\n");
     assert_eq!(run.loops.rows, []);
@@ -342,7 +343,7 @@ fn without_the_option_nothing_is_counted() {
     assert_eq!(recorded.stdout(), "1 6\n");
     assert_eq!(recorded.profile().loops().unwrap(), Loops::default());
     assert_eq!(recorded.profile().processes.len(), 0);
-    // -2: the module's constructor finds no runtime.
+    // The host prints -2: the module's constructor finds no runtime.
     let alone = Command::new(host(&[])).args(["nest", "2", "3"]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&alone.stdout), "-2 6\n");
 }

@@ -18,7 +18,7 @@ fn output(command: &mut Command) -> Output {
     output
 }
 
-/// The iterations of one thread are computed as in `trips.c`.
+/// Returns the iterations of one thread's hits, computed as in `trips.c`.
 fn planted() -> impl Iterator<Item = u64> {
     (0..ROUNDS).map(|r| if r < 100 { 1000 } else { r * 7919 % 9 })
 }
@@ -48,7 +48,8 @@ impl Planted {
         let source = source.join("../../tests/programs/loops/trips.c").canonicalize().unwrap();
         let [text, instrumented, program] =
             ["t.ll", "t.lwp.ll", "t"].map(|name| scratch.join(name));
-        // A hit can have no iteration.
+        // These options keep the test of a loop before its first iteration, so a hit can have no
+        // iteration.
         let compile = ["-O1", "-fno-unroll-loops", "-mllvm", "-rotation-max-header-size=0"];
         let compile = [&compile[..], &["-g", "-S", "-emit-llvm", "-o"]].concat();
         output(Command::new(&clang).args(compile).arg(&text).arg(&source));
@@ -99,7 +100,7 @@ impl Planted {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// The loops in `work` and `fixed`.
+    /// Returns the rows of the loops in `work` and `fixed`.
     fn rows(&self, profile: &Path) -> [Value; 2] {
         let document = self.report(profile);
         let rows = document["modules"][0]["rows"].as_array().unwrap().clone();
@@ -156,7 +157,8 @@ fn trips_of_every_hit_when_counted() {
 
 /// The first 100 hits have a thousand iterations each, and the others have four on average. One in
 /// 64 of the others is timed, which makes 311 of 19,900. Their mean has a standard error of 2.6 /
-/// √311 = 0.15 iterations. With the first hits, the estimate would be fifty times the true number.
+/// √311 = 0.15 iterations. If the mean included the first hits, the estimate would be fifty times
+/// the true number.
 #[test]
 fn first_hits_do_not_speak_for_the_others() {
     let Some(program) = Planted::new("first_hits_do_not_speak_for_the_others", "sampled") else {

@@ -222,7 +222,7 @@ fn shown_while_it_waits(scratch: &Scratch, words: &[&str], times: usize) -> Stri
     command.arg(&fifo).env("TERM", "xterm").stdin(Stdio::null());
     command.stdout(theirs.try_clone().unwrap()).stderr(theirs);
     let mut child = command.spawn().unwrap();
-    // `command` has descriptors of the terminal.
+    // `command` would keep descriptors of the terminal open.
     drop(command);
     let mut writer = File::options().write(true).open(&fifo).unwrap();
     writer.write_all(b"{\"traceEvents\": [").unwrap();
@@ -257,7 +257,7 @@ fn progress_is_shown_on_a_terminal_and_erased() {
         assert!(line.starts_with("counterpoint: reading ") && line.ends_with(" s"), "{line:?}");
         assert!(line.contains('…') && line.chars().count() < 50, "{line:?}");
     }
-    // The result is printed in the place where it would be without the line.
+    // After the line is erased, the result is printed where it would be without the line.
     let last = parts.last().unwrap();
     assert!(last.contains("slow.json: ") && last.ends_with('\n'), "{text:?}");
     let left = pty::without_progress(&text);

@@ -260,7 +260,7 @@ fn profiles_of_one_name_are_told_apart() {
     }
 }
 
-/// A kernel that the call with the id 7 launched.
+/// Adds a kernel that the call with the id 7 launched.
 fn kernel(made: &Made, name: &str, lasts: i64) {
     let dir = made.scratch.join(name);
     let of = profile::Profile::open(&dir).unwrap().processes[0].id.name();

@@ -28,7 +28,8 @@ fn report(program: &Path, profile: &str, options: &[&str]) -> Value {
     serde_json::from_str(&said(program, &arguments)).unwrap()
 }
 
-/// As with mpirun. Two plugins give their devices and arrows the same numbers.
+/// The ranks get the variables that mpirun sets. Two plugins give their devices and arrows the same
+/// numbers.
 #[test]
 fn eight_ranks_with_two_plugins_are_one_timeline() {
     let Some(program) = counterpoint("eight ranks") else { return };
@@ -69,7 +70,7 @@ fn eight_ranks_with_two_plugins_are_one_timeline() {
     said(&program, &["trace", "export", &all, "-o", to.to_str().unwrap()]);
     assert_eq!(perfetto.faults(&to), Vec::<Vec<Value>>::new());
     let slices = perfetto.query("select count(*) from slice");
-    // Some streams are tracks of the process itself.
+    // Some streams are tracks of the process itself, and not of one of its threads.
     let placed = "with placed as (\
          select s.name, upid from slice s join thread_track tt on tt.id = s.track_id \
          join thread using (utid) union all \
@@ -95,8 +96,8 @@ fn eight_ranks_with_two_plugins_are_one_timeline() {
     assert_eq!(times(&flows), u64::from(RANKS) * times(&of_one));
 }
 
-/// The name for a process comes from its own launcher, and for the recording from the launcher of
-/// `run`.
+/// The name of the job is recorded for each process, from the launcher of the process, and for the
+/// recording, from the launcher of `run`.
 #[test]
 fn the_name_of_a_job_is_recorded() {
     let Some(program) = counterpoint("variables of launchers") else { return };

@@ -153,7 +153,7 @@ fn which_metrics_are_computed() {
     golden.check("error-run-builtin", 2, &run("builtin"));
 }
 
-/// The metric would hide the column.
+/// A metric with the name of a column would hide the column.
 #[test]
 fn metrics_cannot_have_names_of_columns() {
     let (_scratch, dir) = script().written();
@@ -197,7 +197,7 @@ fn a_bad_metric_of_the_profile_is_left_out() {
     assert_eq!(report["metrics"][0]["name"], "bandwidth");
 }
 
-/// All names are counts, so they have the same unit.
+/// All `names` stand for counts, so they have the same unit.
 fn expression(r: &mut Random, depth: u64, names: &[&str]) -> String {
     let name = |r: &mut Random| names[r.below(names.len() as u64) as usize].to_owned();
     if depth == 0 {

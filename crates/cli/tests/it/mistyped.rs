@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::support::skip;
 
-/// The status must be 2.
+/// Returns the message about a refused command, whose status must be 2.
 fn refused(options: &[&str]) -> String {
     let scratch = testkit::Scratch::new();
     let output = Command::new(env!("CARGO_BIN_EXE_counterpoint"))
@@ -95,7 +95,8 @@ fn every_mistake_gets_a_helpful_answer() {
     }
 }
 
-/// x86-64 has four breakpoints. The message must not say that a debugger uses them.
+/// x86-64 has four breakpoints. If a list needs more of them, the message must not say that a
+/// debugger uses them.
 #[test]
 fn breakpoints_cannot_take_turns() {
     if !cfg!(target_arch = "x86_64") {
@@ -115,7 +116,7 @@ fn breakpoints_cannot_take_turns() {
     }
 }
 
-/// The reason is that of `run`.
+/// `counterpoint list` gives the same reason as `run`.
 #[test]
 fn list_says_why_it_is_empty() {
     for (typed, expected) in [

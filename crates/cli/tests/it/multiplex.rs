@@ -90,12 +90,13 @@ fn nothing_is_scaled_silently() {
 #[test]
 fn a_run_whose_counters_take_turns() {
     let Some(program) = counterpoint("turns") else { return };
-    // Of three calls, `part` counts 10 in half of the time, nothing, and 8 in all of the time.
+    // In three calls in turn, `part` counts 10 in half of the time, nothing at all, and 8 in all of
+    // the time.
     let events = "sim/part,readings=0:10@500:0:6@0:0:8/,{sim/whole,readings=0:7/}";
     let recorded = Recorded::run_with(&program, events, &["--multiplex"], &mut host("calls 300"));
     let report = recorded.report(&[]);
     let mut counters = report["rows"][0]["counters"].clone();
-    // This share depends on the position in the script.
+    // The share of empty calls depends on the position in the list of readings.
     assert!(counters[0].as_object_mut().unwrap().remove("empty_share").is_some());
     let exact = |n: u64| json!({"value": n as f64, "low": n as f64, "high": n as f64});
     assert_eq!(
@@ -110,7 +111,7 @@ fn a_run_whose_counters_take_turns() {
     assert_eq!(counters[1]["covered"], 1.0);
 }
 
-/// Values in error state are missing and not 0.
+/// The values of a group in error state are missing and not 0.
 #[test]
 fn a_group_in_error_state_is_missing_and_a_loss() {
     let Some(program) = counterpoint("error-state") else { return };

@@ -282,7 +282,7 @@ fn runs_and_ops_equal_those_on_paper() {
     let region = &ops[8]["regions"][0];
     assert_eq!(region["imbalance"], 1_000.0 / 750.0);
     assert_eq!((&region["shared_cpu"], &region["serial"]), (&json!(true), &json!("cpu")));
-    // There are calls of 2 runs, 9 ops, 2 regions and 4 tasks.
+    // The 17 calls are those of 2 runs, 9 ops, 2 regions and 4 tasks.
     let probe = json!({"calls": 17, "per_call_ns": 20.0, "way_ns": null, "estimated_ns": 340.0});
     assert_eq!(all["probe"], probe);
 }
@@ -488,7 +488,7 @@ fn timelines() {
     assert_eq!(of_tid(4711, &finishes), [0]);
     assert_eq!(of_tid(4712, &finishes), [1, 3]);
     assert_eq!(of_tid(4713, &finishes), [2]);
-    // Runs, regions and tasks are no points of a counter's time series.
+    // Runs, regions and tasks add no points to a counter's time series.
     let points = |pid: u32| events.iter().filter(|e| e["ph"] == "C" && e["pid"] == pid).count();
     assert_eq!((points(4711), points(4800)), (9, 2));
     let device = |name: &str| {

@@ -23,7 +23,7 @@ fn json(dir: &Path, command: &str) -> Value {
     serde_json::from_str(&output(dir, &[command, "--format", "json"])).unwrap()
 }
 
-/// One op has five shapes.
+/// Returns a profile in which one op has five shapes.
 fn shapes() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     for counter in ["page-faults", "task-clock"] {
@@ -46,7 +46,7 @@ fn shapes() -> ProfileScript {
     script
 }
 
-/// A filter is compared with the name alone.
+/// A filter is compared with the name without arguments.
 #[test]
 fn a_filter_chooses_the_same_ops_at_every_width() {
     let (_scratch, dir) = shapes().written();
@@ -63,7 +63,7 @@ fn a_filter_chooses_the_same_ops_at_every_width() {
     assert_eq!((none.status.code(), none.stdout.len()), (Some(1), 0));
 }
 
-/// Each op has a region whose tasks are on one CPU.
+/// Returns a profile in which each op has a region whose tasks are on one CPU.
 fn serial() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -124,7 +124,7 @@ fn ops_of_one_name_can_be_told_apart_at_every_width() {
     let (_scratch, dir) = shapes().written();
     for width in [40, 60, 80, 100, 120, 200] {
         let text = output(&dir, &["ops", "--width", &width.to_string()]);
-        // All rows have the same time after their names.
+        // In all rows, the same time follows the name.
         let names =
             text.lines().filter_map(|line| line.split_once("5.00 µs")).map(|(name, _)| name);
         let names: Vec<&str> = names.collect();
@@ -231,7 +231,7 @@ fn values_that_are_mostly_the_probes_own_are_marked() {
     }
 }
 
-/// Each row has only these fields.
+/// Returns these fields of each row.
 fn rows(document: &Value, fields: &[&str]) -> Value {
     let rows = document["rows"].as_array().unwrap().iter();
     rows.map(|row| fields.iter().map(|field| row[*field].clone()).collect::<Value>()).collect()

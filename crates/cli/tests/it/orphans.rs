@@ -16,7 +16,7 @@ use testkit::{ProfileScript, Scratch};
 use crate::support::counterpoint;
 use crate::support::memory::Memory;
 
-/// No other test uses this directory for pools.
+/// A profile, and a directory for pools that no other test uses.
 struct Place {
     scratch: Scratch,
     profile: PathBuf,
@@ -51,7 +51,7 @@ impl Place {
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     }
 
-    /// `recover` frees the same pools as `run`.
+    /// Runs `recover`, which frees the same pools as `run`.
     fn recover(&self) -> String {
         self.run(&["recover", self.profile.to_str().unwrap()])
     }
@@ -283,6 +283,6 @@ fn a_run_that_was_killed_while_it_made_its_pool() {
         }
         let _ = fs::remove_dir_all(&dir);
     }
-    // For example a directory, a pool without a size, and a run file.
+    // What the killed runs left is, for example, a directory, a pool without a size, or a run file.
     assert!(left.len() >= 5, "{left:?}");
 }

@@ -32,7 +32,8 @@ fn profile(scratch: &Scratch) -> PathBuf {
     dir
 }
 
-/// The caller appends `-o` and a file name with this ending.
+/// Returns commands that write a file, each with the ending of the file's name. The caller appends
+/// `-o` and a name with this ending.
 fn writers(scratch: &Scratch, profile: &Path) -> Vec<(&'static str, Vec<String>)> {
     let trace = scratch.join("whole.json");
     let words = |words: &[&str], inputs: &[&Path]| -> Vec<String> {
@@ -77,7 +78,7 @@ fn shared(scratch: &Scratch) -> PathBuf {
     at
 }
 
-/// The other user has created a link, a file or a FIFO.
+/// Another user has created a link, a file or a FIFO with the name of the output.
 #[test]
 fn another_users_file_in_a_shared_directory_is_refused() {
     if !is_root() {
@@ -116,7 +117,7 @@ fn another_users_file_in_a_shared_directory_is_refused() {
             assert_eq!(names(&place).len(), 1, "nothing else is created");
             fs::remove_file(&file).unwrap();
         }
-        // The link belongs to the command's user.
+        // A link of the command's own user is followed.
         let own = scratch.join(&format!("own.{ending}"));
         symlink(&own, &file).unwrap();
         let words = [words.as_slice(), &["-o".into(), file.to_str().unwrap().into()]].concat();
@@ -282,7 +283,7 @@ fn binary_output_does_not_go_to_a_terminal() {
     }
 }
 
-/// The export takes a moment.
+/// Makes a profile whose export takes a moment.
 fn large(scratch: &Scratch) -> PathBuf {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);

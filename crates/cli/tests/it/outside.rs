@@ -31,7 +31,7 @@ fn each_call_is_two_readings_and_no_more() {
     if !tried.output().is_ok_and(|output| output.status.success()) {
         return skip("outside", "perf stat -e syscalls:sys_enter_read does not work here");
     }
-    // The calls fit into one page.
+    // The calls fit into one page of records.
     let more = 1 + u64::from(std::process::id()) % 700;
     let counts = (reads(&program, 300), reads(&program, 300 + more));
     let (Some(few), Some(many)) = counts else {

@@ -19,7 +19,7 @@ pub fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// The page shows invented data.
+/// Makes a page that shows invented data.
 pub fn make(scratch: &Scratch, kind: &str) -> PathBuf {
     let page = scratch.join(&format!("{kind}.html"));
     let mut python = Command::new("python3");
@@ -40,11 +40,11 @@ pub fn ready(browser: &mut Browser) {
         "document.querySelector('main h1') && document.body.dataset.view && \
          (document.body.dataset.view !== 'timeline' || document.querySelector('canvas')?.dataset.frame)",
     );
-    // Charts are drawn in the frames after their position is known.
+    // A chart is drawn one or two frames after its position has become known.
     browser.eval("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
 }
 
-/// For one op, the fragments have all of its forms.
+/// Returns the fragments of the page's views. For one op, they include all forms of its view.
 fn views(browser: &mut Browser) -> Vec<String> {
     let links = |browser: &mut Browser, selector: &str| -> Vec<String> {
         let list = format!(
@@ -81,8 +81,8 @@ pub fn go(browser: &mut Browser, fragment: &str) {
 
 pub const KINDS: [&str; 5] = ["usual", "hostile", "missing", "empty", "compare"];
 
-/// A JavaScript expression for facts about a view. `made` are elements that were created by hostile
-/// names.
+/// A JavaScript expression for facts about a view. `made` is the number of elements that hostile
+/// names created.
 pub const SEEN: &str = "({wide: document.documentElement.scrollWidth, window: innerWidth, \
        wrong: /\\b(?:NaN|undefined|Infinity|null)\\b|\\[object /.exec( \
          document.body.innerText + [...document.querySelectorAll('svg *, [aria-label]')] \
@@ -138,7 +138,8 @@ fn every_view_fits_is_quiet_and_accessible() {
                     assert_eq!(seen["made"], 0, "a name became an element: {place}");
                     assert_eq!(seen["moved"], false, "a mark of direction: {place}");
                     assert_ne!(seen["title"], "ran", "{place}");
-                    // The view at 800 pixels has the elements of the other widths.
+                    // One width is enough for axe: the view has the same elements at the other
+                    // widths.
                     if axe.is_none() || width == 800 {
                         continue;
                     }
@@ -153,7 +154,8 @@ fn every_view_fits_is_quiet_and_accessible() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// `cargo xtask test` downloads the package.
+/// Returns the file `name` of a package, which `cargo xtask test` downloads into the folder that
+/// `variable` names.
 fn tool(variable: &str, name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os(variable);
     if folder.is_none() {
@@ -248,7 +250,7 @@ fn a_comparison_is_sorted_and_filtered(browser: &mut Browser, scratch: &Scratch)
     let expected = ["slower", "slower", "slower", "same", "same", "unknown", "faster", "faster"];
     let shown: Vec<String> = serde_json::from_value(browser.eval(marks)).unwrap();
     assert_eq!(shown[..8], expected);
-    // Ops that became faster come first.
+    // In this order, ops that became faster come first.
     go(browser, "#compare?sort=verdict");
     let shown: Vec<String> = serde_json::from_value(browser.eval(marks)).unwrap();
     assert_eq!(shown[..3], ["faster", "faster", "unknown"]);
@@ -419,7 +421,7 @@ fn tables_are_copied_as_csv(browser: &mut Browser, scratch: &Scratch) {
     browser.wait_for("document.querySelector('.said').textContent === 'Copied 15 rows as CSV.'");
 }
 
-/// The limits are far above the times of an idle machine.
+/// The limits on time are far above what an idle machine needs.
 #[test]
 fn a_timeline_of_a_million_calls() {
     let Some(mut browser) = Browser::start() else { return };
@@ -537,7 +539,7 @@ fn a_page_of_the_program() {
     assert!(found, "{cells}\n{table}");
 }
 
-/// The op `matmul` has an ordinary name.
+/// Writes a profile with hostile names; only the op `matmul` has an ordinary name.
 fn hostile_profile(path: &Path) {
     let mut script = ProfileScript::monotonic();
     script.manifest.command =

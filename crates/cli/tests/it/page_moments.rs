@@ -22,8 +22,8 @@ fn done(words: &[&str], paths: &[&Path]) {
     assert!(out.status.success(), "{words:?}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// On *main*, `linear` contains two calls of `addmm`, the first of which begins at the same moment.
-/// On *helper*, `copy_` runs at the same time.
+/// On *main*, `linear` contains two calls of `addmm`. The first one begins at the same moment as
+/// `linear`. On *helper*, `copy_` runs meanwhile.
 fn nested(path: &Path) {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -53,7 +53,7 @@ const SLICES: &str = "select s.ts, s.dur, s.name, s.depth, t.tid, p.pid from sli
     join thread_track tt on tt.id = s.track_id join thread t using (utid) \
     join process p using (upid) order by s.ts, s.depth";
 
-/// Also returns the time that Perfetto shows as zero.
+/// Returns the slices that Perfetto shows, and the time that it shows as zero.
 fn shown(oracle: &mut TraceProcessor, file: &Path) -> (Vec<Seen>, i64) {
     assert_eq!(oracle.faults(file), Vec::<Vec<Value>>::new());
     let start = oracle.query("select start_ts from trace_bounds")[0][0].as_i64().unwrap();
@@ -247,7 +247,7 @@ pub fn a_time_leads_to_its_call(browser: &mut Browser, scratch: &Scratch) {
         let said = go_to(browser, text);
         assert!(said.contains("is no time of this recording"), "{text}: {said}");
     }
-    // The page offers a link to the same call.
+    // The page offers a link to the call at this time.
     go_to(browser, "1us");
     browser.wait_for("/at=1000&lane=0&level=2/.test(location.hash)");
     let link = browser.eval("document.querySelector('.elsewhere dd a').getAttribute('href')");

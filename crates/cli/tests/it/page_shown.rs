@@ -37,7 +37,8 @@ pub fn the_code_of_loops_is_all_in_sight(browser: &mut Browser, scratch: &Scratc
             const rects = [...line.getClientRects()]; \
             return [rects.length > 1, rects.at(-1).right <= line.closest('.scrolling').getBoundingClientRect().right]; })()";
         assert_eq!(browser.eval(end), json!([true, true]));
-        // The table and the code follow each other.
+        // The chosen table and the shown code belong to the same function, whichever of them was
+        // chosen.
         go(browser, "#loops?table=loop1");
         assert_eq!(browser.eval(&format!("[{tab}, {chosen}]")), json!(["softmax", "softmax"]));
         browser.eval(

@@ -18,7 +18,7 @@ fn run(words: &[&str]) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Also returns the text of `report` with these options.
+/// Returns the data of the page, and the text of `report` with these options.
 fn shown(script: &ProfileScript, options: &[&str]) -> (Value, String) {
     let (scratch, profile) = script.written();
     let page = scratch.join("x.html");
@@ -53,7 +53,7 @@ fn says(table: &Value, wanted: &str) -> bool {
     lines.iter().any(|line| line.as_str().unwrap().contains(wanted))
 }
 
-/// Three of four calls have the counter.
+/// Three of four calls have a value of the counter.
 #[test]
 fn a_starred_value_says_of_how_many_calls_it_is() {
     let mut script = ProfileScript::monotonic();
@@ -109,7 +109,7 @@ fn rows_of_an_op_have_the_sum_over_its_arguments() {
     assert!(!shown(&script, &[]).1.contains("all arguments"));
 }
 
-/// A task of the region begins late, on a worker.
+/// Returns a profile with a region, one of whose tasks begins late, on a worker.
 fn with_a_region() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);

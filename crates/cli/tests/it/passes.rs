@@ -43,7 +43,8 @@ impl Run {
         serde_json::from_slice(&self.view(words)).unwrap()
     }
 
-    /// A report shows raw values of single passes.
+    /// Returns the report with raw values (`--raw`), because the values of single passes are raw,
+    /// too.
     fn report(&self) -> Value {
         self.json(&["report", "--raw", "--format", "json"])
     }
@@ -95,7 +96,7 @@ fn groups_are_passes() {
     assert_eq!(of("a").2, of("b").2);
     assert_ne!(of("a").2, of("c").2, "a ratio over two passes is not formed");
     assert_eq!(report["losses"], json!([]));
-    // A call has no value of a counter of another pass.
+    // The calls of a pass have no values of the counters of other passes.
     let export = run.json(&["export", "--format", "json"]);
     let calls = export["calls"].as_array().unwrap();
     assert_eq!(calls.len(), 200);
@@ -174,7 +175,7 @@ fn counters_that_do_not_fit_at_once_are_divided() {
     assert_eq!(forced.report()["profile"]["passes"], 5, "{}", forced.words());
 }
 
-/// Means over such passes would mislead.
+/// Means over passes with different calls would mislead.
 #[test]
 fn passes_that_differ_are_marked() {
     let Some(program) = counterpoint("passes_differ") else { return };
@@ -215,7 +216,7 @@ fn a_pass_that_fails_is_the_last() {
     assert_eq!(report["total"]["calls"], 20);
     assert_eq!(report["profile"]["exit"]["code"], 3);
     assert!(report["notes"].to_string().contains("only 2 of 3 passes"), "{}", report["notes"]);
-    // The pass that was not run is not counted as 0.
+    // The pass that was not run must not appear as one with 0 calls.
     let row = &report["rows"][0];
     let passes = row["passes"].as_array().unwrap();
     let calls: Vec<_> = passes.iter().map(|pass| pass["calls"].as_u64().unwrap()).collect();
@@ -321,7 +322,7 @@ fn nothing_to_divide_is_an_error() {
     }
 }
 
-/// The variable has the same meaning as without passes.
+/// `COUNTERPOINT_CPU_METRICS` has the same meaning as without passes.
 #[test]
 fn a_variable_may_name_the_counters() {
     let Some(program) = counterpoint("passes_variable") else { return };
@@ -346,7 +347,7 @@ fn a_variable_may_name_the_counters() {
     assert!(told.contains("COUNTERPOINT_CPU_METRICS page-fautls: "), "{told}");
 }
 
-/// IREE's own profiler counts as many calls.
+/// IREE's own profiler must count the same number of calls.
 #[test]
 fn a_model_in_passes() {
     let Some(program) = counterpoint("passes_iree") else { return };

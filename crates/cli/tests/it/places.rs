@@ -149,7 +149,7 @@ fn an_unprivileged_user() {
     }
 }
 
-/// A small tmpfs can be mounted over directories in the namespace.
+/// Runs a script in its own mount namespace, in which it can mount a small tmpfs over directories.
 fn in_own_mounts(test: &str, script: &str, arguments: &[&Path]) -> Option<Output> {
     let output = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-c", script])

@@ -19,7 +19,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Its events get the present time.
+/// Compiles a plugin whose events get the present time.
 fn plugin(to: &Path, flags: &[&str]) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos();
     let base = format!("-DBASE={now}LL");
@@ -27,7 +27,7 @@ fn plugin(to: &Path, flags: &[&str]) {
         .expect("a C compiler: Rust links with it");
 }
 
-/// The documentation's example.
+/// Compiles the documentation's example.
 fn example(to: &Path) {
     let source = "../../examples/plugin-c/clock.c";
     c::compile("cc", source, to, &["-std=gnu11", "-fPIC", "-shared", "-lpthread"])

@@ -92,7 +92,7 @@ fn the_smallest_valid_plugin_conforms() {
     // `minimal.c` does not check pointers, so it crashes in calls that no host makes.
     let fragile = findings(&document, "fragile");
     assert!(fragile.iter().any(|(clause, _)| clause == "robust"), "{fragile:?}");
-    // The check itself passes a size of a later version.
+    // The check itself passes a size of a later version, so it must not complain about such a size.
     let style = findings(&document, "style");
     let all: Vec<_> = fragile.iter().chain(&style).collect();
     assert!(all.iter().all(|(_, what)| !what.contains("later version")), "{all:?}");
@@ -238,8 +238,8 @@ fn a_plugin_cannot_harm_who_asks_about_it() {
         let begun = Instant::now();
         let document = json(&check(&file, &["--timeout", "2s", "--format", "json"]));
         assert!(begun.elapsed() < Duration::from_secs(25), "{harm}: {:?}", begun.elapsed());
-        // Without time, no finding says that the plugin hangs. On a busy machine, reading a
-        // mebibyte takes long.
+        // If no time was left for a question, no finding says that the plugin hangs. On a busy
+        // machine, reading a mebibyte takes long.
         let what = document["findings"][0]["what"].as_str();
         let outcome = document["probes"][0]["outcome"].as_str().unwrap_or_default();
         let is_told = what.is_some_and(|what| what.starts_with(said));
@@ -257,7 +257,7 @@ fn a_plugin_cannot_harm_who_asks_about_it() {
     }
 }
 
-/// The file is in their command line.
+/// Returns the number of processes that have the file in their command line.
 fn running_with(file: &Path) -> usize {
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
     let words = |process: std::fs::DirEntry| std::fs::read(process.path().join("cmdline"));

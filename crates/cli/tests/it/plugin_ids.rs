@@ -19,17 +19,17 @@ fn accelerator(scratch: &Scratch, flags: &[&str]) -> PathBuf {
     file
 }
 
-/// Pushes of ids, pops of ids, and launches of kernels.
+/// Returns how many ids were pushed, how many were popped, and how many kernels were launched.
 fn log(file: &Path) -> [u64; 3] {
     let text = std::fs::read_to_string(file).expect("the plugin's log");
     let numbers: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     numbers.try_into().expect("three numbers")
 }
 
-/// The key has the op's name and the kernel's name.
+/// The number of arrows from an op to a kernel, by the names of both.
 type Arrows = BTreeMap<[String; 2], usize>;
 
-/// Both formats must have the same arrows.
+/// Returns the arrows of the exported profile. Both formats must have the same ones.
 fn arrows(program: &Path, profile: &Path, perfetto: &mut TraceProcessor) -> Arrows {
     let scratch = Scratch::new();
     let both = ["t.json", "t.pftrace"].map(|name| {
@@ -86,7 +86,7 @@ fn calls(recorded: &Recorded) -> BTreeMap<String, Value> {
     rows.map(|row| (row["op"].to_string(), row["calls"].clone())).collect()
 }
 
-/// `host.c` imitates IREE.
+/// Records `host.c`, which imitates IREE.
 fn iree(program: &Path, plugin: &Path, to: &Path, events: &str, options: &[&str]) -> Recorded {
     let programs = Programs::get();
     let mut command = Command::new(&programs.host);

@@ -26,7 +26,7 @@ fn timed(to: &Path, flags: &[&str]) {
     c::shared("cc", "plugins/timed.c", to, &flags).expect("a C compiler: Rust links with it");
 }
 
-/// `shown` returns its path for the option `--plugin`.
+/// A compiled plugin. `shown` returns its path for the option `--plugin`.
 struct Plugin {
     scratch: Scratch,
     file: PathBuf,
@@ -68,7 +68,7 @@ fn ops(recorded: &Recorded) -> Vec<(String, u64)> {
     ops
 }
 
-/// `timed.c` runs in this many programs.
+/// Returns the ops and calls that are expected if `timed.c` records in this many programs.
 fn of_processes(count: u64) -> Vec<(String, u64)> {
     vec![("launch it".to_owned(), count), ("timed kernel".to_owned(), count)]
 }
@@ -77,7 +77,7 @@ fn view(program: &Path, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).env("COLUMNS", "160").output().unwrap()
 }
 
-/// The trace is in Chrome's format.
+/// Exports a recording to a trace in Chrome's format.
 fn trace(program: &Path, recorded: &Recorded, to: &Path) -> Value {
     let (profile, file) = (recorded.path(), to.to_str().unwrap());
     let done = view(program, &["trace", "export", profile.to_str().unwrap(), "-o", file]);
@@ -352,7 +352,7 @@ fn a_flood_of_events_is_kept_or_counted() {
     assert!(kept > 0 && recorded.stderr().contains("did not fit into --plugin-buffer"));
 }
 
-/// Another process causes the condition.
+/// Waits for a condition that another process causes.
 fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is() {
@@ -556,7 +556,7 @@ fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     expected();
 }
 
-/// The command uses the built `libcounterpoint.so`.
+/// Returns a command that uses the built `libcounterpoint.so`.
 fn sessions(program: &Path) -> Command {
     let mut command = Command::new(Programs::get().other("plugged_session"));
     command.arg(program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so"));

@@ -10,8 +10,8 @@ use testkit::{Scratch, c};
 
 use crate::support::trace_processor::TraceProcessor;
 
-/// `crates/plugin/examples/every_call.rs`, and the telemetry plugin from the folder of the built
-/// program or from Cargo's folder.
+/// Returns two plugins: that of `crates/plugin/examples/every_call.rs`, and `telemetry` from the
+/// folder of the built program or from Cargo's folder.
 fn plugins() -> Option<[PathBuf; 2]> {
     let test = std::env::current_exe().expect("a path");
     let built = test.parent()?.parent()?;

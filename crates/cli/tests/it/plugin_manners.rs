@@ -100,7 +100,7 @@ fn a_program_with_plugins_finds_its_signals_as_they_are() {
     }
 }
 
-/// The plugin hangs, keeps its thread, or crashes at the end.
+/// The bad plugin hangs, keeps its thread, or crashes at the end.
 #[test]
 fn a_plugin_that_misbehaves_costs_its_own_events_only() {
     let Some(program) = counterpoint("misbehaving plugins") else { return };
@@ -168,7 +168,7 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
     }
 }
 
-/// Another process makes `is` return true.
+/// Waits until `is` returns true, because of what another process does.
 fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is() {
@@ -177,7 +177,7 @@ fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// There must be one child.
+/// Returns the only child of a process; `None` if there is not exactly one.
 fn child_of(pid: u32) -> Option<i32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
     children.trim().parse().ok()
@@ -259,7 +259,7 @@ fn a_signal_that_ends_the_program_loses_no_counters() {
         let files = parts.map(|part| part.path().join("plugins-0.events"));
         files.filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum::<u64>()
     };
-    // This is before 64 KiB are full or a second has passed.
+    // The first sample must be handed over before 64 KiB are full or a second has passed.
     wait_until("the first sample is handed over", || bytes() > 200);
     let child = child_of(run.id()).expect("one child");
     // SAFETY: `kill` takes numbers only. The process is the child of one that we started and have

@@ -27,7 +27,7 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// The program cannot contain it by accident.
+/// Returns a name that the program cannot contain by accident.
 fn random_name() -> String {
     let mut bytes = [0; 12];
     let mut random = fs::File::open("/dev/urandom").expect("Linux has it");
@@ -129,7 +129,7 @@ for row in sorted(zip(table['op'], table['library'], table['pid'], table['tid'],
     );
 }
 
-/// The fields that name a row, its calls and its time.
+/// Returns, for each row of a report, the fields that name it, its calls and its time.
 fn rows(arguments: &[&str]) -> Vec<Value> {
     const KEYS: [&str; 9] = [
         "op",
@@ -209,7 +209,7 @@ fn a_report_filters_by_kind_device_and_stream() {
     assert_eq!(ops(&["--device", "accelerator*"]), ["gemm"]);
     assert_eq!(ops(&["--stream", "7"]), ["gemm"]);
     assert_eq!(ops(&["--device", "3", "--stream", "stream ?", "--kind", "k*"]), ["gemm"]);
-    // 500 is the host's process, and no device.
+    // The process 500 is that of the host, and not a device.
     for filters in [
         &["--device", "500"][..],
         &["--stream", "501"],
@@ -240,7 +240,7 @@ fn a_full_disk_leaves_no_profile() {
     assert!(!profile.exists(), "{text}");
 }
 
-/// `cargo xtask dist` installs the plugins in this way.
+/// The test installs the plugins as `cargo xtask dist` does.
 #[test]
 fn a_plugin_that_comes_with_counterpoint_has_a_name() {
     let scratch = Scratch::new();

@@ -150,7 +150,7 @@ fn text(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// There must be no difference.
+/// Runs a command with and without Counterpoint. There must be no difference.
 fn same(program: &Path, command: &mut Command, what: &str) -> Recorded {
     let recorded = Recorded::run(program, "none", command);
     let bare = plain(command, recorded.directory.path());
@@ -232,7 +232,7 @@ fn a_process_that_records_counts_too() {
     }
 }
 
-/// Such a failure is not a loss.
+/// If a program cannot be started, this is not a loss.
 #[test]
 fn failures_are_the_same() {
     let Some(program) = counterpoint("failures") else { return };

@@ -156,7 +156,7 @@ fn brackets_are_timed_and_what_others_used_is_counted() {
         }
     }
     let cost = process.cost.unwrap();
-    // The program reported 5,000 ms, as the hook of Python programs does.
+    // The program reported that loading took 5,000 ms, as the hook of Python programs reports it.
     assert!(cost.loading_ns > 5_000_000_000 && cost.loading_ns < 6_000_000_000, "{cost:?}");
     assert!(cost.constructor_ns > 0 && cost.process_cpu_ns > 0, "{cost:?}");
     let start = &recorded.report(&[])["probe"]["parts"]["start"];

@@ -101,7 +101,7 @@ fn threads_and_processes_that_glibc_did_not_make() {
 }
 
 /// A task that shares its creator's thread-local storage would read its creator's counters, which
-/// do not count it. Therefore its counts are missing, and not 0.
+/// do not count what the task does. Therefore its counts are missing, and not 0.
 #[test]
 fn a_task_that_shares_its_creators_storage_has_no_counts() {
     let Some(program) = counterpoint("shared storage") else { return };
@@ -121,7 +121,7 @@ fn a_task_that_shares_its_creators_storage_has_no_counts() {
     }
 }
 
-/// A call of a signal handler while the recorder runs is a loss.
+/// If a signal handler makes a call while the recorder runs, this call is a loss.
 #[test]
 fn a_signal_handler_may_call() {
     let Some(program) = counterpoint("signal") else { return };
@@ -328,7 +328,7 @@ fn dispositions_and_closed_streams_are_passed_on() {
         "ulimit -S -f 100; $RUN sh -c 'ulimit -f'",
         "ulimit -c 0; trap '' XFSZ; $RUN sh -c 'kill -XFSZ $$; echo survived'",
         "ulimit -c 0; $RUN sh -c 'kill -XFSZ $$; echo survived'",
-        // The blocked, ignored and caught signals.
+        // The program prints which signals it blocks, ignores and catches.
         "trap '' USR1 TERM; $RUN grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status",
         "env --block-signal=USR2,HUP $RUN grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status",
         // `execvp` runs a script without an interpreter line with a shell.
@@ -347,7 +347,7 @@ fn dispositions_and_closed_streams_are_passed_on() {
 }
 
 /// `watch` names the processes whose end ends the recording. If `run` is killed, other commands
-/// need it, so it must contain the program from the first instruction on.
+/// need `watch`, so it must contain the program from the first instruction on.
 #[test]
 fn the_program_finds_itself_in_the_manifest() {
     let Some(program) = counterpoint("watched") else { return };

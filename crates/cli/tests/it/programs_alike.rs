@@ -21,7 +21,8 @@ struct Program {
     line: &'static str,
 }
 
-/// Each program is started in a new directory with a file `words` of 1,000 lines.
+/// Returns the programs of the list. Each one is started in a new directory with a file `words` of
+/// 1,000 lines.
 fn programs() -> Vec<Program> {
     let text = include_str!("programs_alike.txt");
     let blocks = text.split("\n\n").map(|block| {
@@ -76,7 +77,7 @@ fn directory_of_libraries() -> Vec<PathBuf> {
         .to_vec()
 }
 
-/// Programs that cannot be compiled are skipped later.
+/// Compiles the programs of [`BUILDS`]. Those that cannot be compiled are skipped later.
 fn build(directory: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/kinds.c");
     for (name, compiler, flags) in BUILDS {
@@ -131,7 +132,7 @@ fn written_out(line: &str, built: &Path) -> String {
     line
 }
 
-/// A shell reads a line that is not plain.
+/// Splits a plain command line into words, and leaves any other line to a shell.
 fn words(line: &str) -> Vec<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || " _./=:,+-".contains(c);
     match line.chars().all(plain) && !line.starts_with("LD_PRELOAD") {
@@ -140,7 +141,7 @@ fn words(line: &str) -> Vec<String> {
     }
 }
 
-/// The new directory has the same path each time.
+/// Runs a command in a new directory, which has the same path each time.
 fn run(command: &mut Command, scratch: &Path) -> Output {
     let place = scratch.join("here");
     let _ = fs::remove_dir_all(&place);
@@ -229,7 +230,7 @@ fn differences(counterpoint: &Path, name: &str, words: &[String], place: &Path) 
     differ
 }
 
-/// `counterpoint run` adds lines at the end.
+/// Returns what the program itself wrote to stderr: `counterpoint run` adds lines at the end.
 fn theirs(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr).into_owned();
     let mut lines: Vec<&str> = text.lines().collect();

@@ -38,7 +38,7 @@ pub fn ask(engine: &Path, dataset: &Path, args: &[&str]) -> Output {
     command.env("COUNTERPOINT_QUERY", engine).output().unwrap()
 }
 
-/// The rows of CSV are without the header.
+/// Returns the rows of an output in CSV, without the header.
 pub fn rows(output: &Output) -> Vec<Vec<String>> {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = String::from_utf8(output.stdout.clone()).unwrap();
@@ -61,7 +61,7 @@ pub fn add(dataset: &Path, script: &ProfileScript, run: &str, rank: u32, size: u
     export(&Profile::open(&path).unwrap(), dataset, &options).unwrap();
 }
 
-/// The second counter differs between even and odd ranks.
+/// Returns the profile of a rank. Its second counter differs between even and odd ranks.
 pub fn rank(rank: u32, random: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.manifest.host = format!("node{}", rank / 4);
@@ -159,14 +159,15 @@ fn kept_queries_are_the_same_with_any_number_of_threads_and_in_duckdb() {
     let done = judge.output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     assert_eq!(done.stdout, b"judged 12\n");
-    // Some ranks do not have the counter.
+    // Even ranks have only the first counter, and odd ranks only the second one.
     let sql = "SELECT rank % 2 AS odd, count(*) AS n, count(\"cycles:u\") AS c, \
                count(\"cache-misses:u\") AS m FROM calls GROUP BY rank % 2 ORDER BY odd";
     let found = rows(&ask(&engine, &dataset, &[sql, "--format", "csv"]));
     assert_eq!(found, [["0", "800", "800", "0"], ["1", "800", "0", "800"]]);
 }
 
-/// The sums need more than 64 bits, and the sums of squares have more than 38 digits.
+/// Adds ranks whose sums need more than 64 bits, and whose sums of squares have more than 38
+/// digits.
 pub fn add_huge_sums(dataset: &Path) {
     for number in 0..16 {
         let mut script = ProfileScript::monotonic();

@@ -17,7 +17,7 @@ use crate::query::{KEPT, add, add_huge_sums, ask, rank, rows};
 use crate::support::{query_engine, skip};
 
 const TEST: &str = "queries on a cluster";
-/// No step that ends takes this long.
+/// Each step of the tests takes less time than this, unless it hangs.
 const LONG: Duration = Duration::from_secs(240);
 
 fn engine() -> Option<PathBuf> {
@@ -108,7 +108,7 @@ fn has_files(dir: &Path) -> bool {
     entries.map(|e| e.path()).any(|path| !path.is_dir() || has_files(&path))
 }
 
-/// No rank has losses, so the table of losses has no files.
+/// Makes a dataset. No rank has losses, so the table of losses has no files.
 fn ranks(scratch: &Scratch) -> PathBuf {
     let dataset = scratch.join("a dataset");
     let mut random = Random(0x9e37);
@@ -141,7 +141,7 @@ fn kept_queries_are_the_same_on_two_executors_and_after_one_was_killed() {
     };
     same(&cluster, "with two executors");
     assert!(cluster.executors.iter().all(|(_, dir)| has_files(dir)), "both have worked");
-    // The running query needs results or tasks of this executor.
+    // Each query needs results or tasks of the executor that is killed.
     for name in ["quantiles", "slow-ops"] {
         let (victim, dir) = cluster.executors.pop().unwrap();
         let alone = &alone[KEPT.iter().position(|kept| *kept == name).unwrap()];
@@ -154,7 +154,7 @@ fn kept_queries_are_the_same_on_two_executors_and_after_one_was_killed() {
     same(&cluster, "with one executor");
 }
 
-/// The executor has begun to write results of this query.
+/// Asks a query, and kills an executor after it has begun to write results of this query.
 fn killed_in_the_middle(
     cluster: &Cluster,
     dataset: &Path,
@@ -276,7 +276,7 @@ fn a_cluster_reads_ranks_with_other_counters_and_says_what_is_wrong() {
                count(\"cache-misses:u\") AS m FROM calls GROUP BY rank % 2 ORDER BY odd";
     let found = rows(&cluster.ask(&dataset, &[sql]));
     assert_eq!(found, [["0", "800", "800", "0"], ["1", "800", "0", "800"]]);
-    // The planner knows of some parts that they have no rows.
+    // The planner knows that some parts have no rows.
     let queries = [
         "SELECT run, rank, part, op, known, sum(calls) AS n FROM stats GROUP BY run, rank, part, op, known \
          ORDER BY run, rank, part, op",
@@ -329,7 +329,7 @@ fn without_a_scheduler_or_executors_it_says_so() {
     let said = String::from_utf8(done.stderr).unwrap();
     assert_eq!(done.status.code(), Some(2), "{said}");
     assert!(said.starts_with("counterpoint: ballista://127.0.0.1:1: "), "{said}");
-    // No other executor takes its place.
+    // Here, no other executor takes the place of the killed one.
     let mut cluster = Cluster::new(&engine, &scratch, 1);
     let (executor, _) = cluster.executors.pop().unwrap();
     executor.signal(libc::SIGKILL);

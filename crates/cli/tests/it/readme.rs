@@ -29,7 +29,7 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Also returns the number of shown commands.
+/// Returns the page with the outputs that the commands print now, and the number of these commands.
 fn renewed(page: &str) -> (String, usize) {
     let scratch = Scratch::new();
     let (mut new, mut shown) = (String::new(), 0);
@@ -71,7 +71,8 @@ fn what_the_first_page_shows_is_printed() {
     assert!(page == new, "README.md is not what is printed (UPDATE_GOLDEN=1): {differs:?}");
 }
 
-/// A line of more than 80 columns takes several rows.
+/// Returns the number of rows that the text takes on a screen of 80 columns. A longer line takes
+/// several rows.
 fn rows(text: &str) -> usize {
     text.lines().map(|line| line.chars().count().div_ceil(80).max(1)).sum()
 }

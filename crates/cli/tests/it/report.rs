@@ -149,7 +149,7 @@ fn the_numbers_equal_those_on_paper() {
     assert_eq!(worker["dispatch_ns"], 700_425.0);
     assert_eq!(worker["recorder_ns"], 75.0);
     assert_eq!(worker["off_cpu_ns"], Value::Null);
-    // The wall times minus the times in calls.
+    // These are the wall times minus the times in calls.
     assert_eq!(report["total"]["between_ns"], 1_900_500.0 - 299_950.0 - 700_425.0);
     // Recording cost 200 ns for each of the 5 calls.
     assert_eq!(report["probe"]["total_ns"], 1_000.0);

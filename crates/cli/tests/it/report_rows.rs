@@ -264,7 +264,7 @@ Statistics for thread a (9), op even:
   page-faults: 1 in each of 10 calls
 ";
     assert_eq!(text, expected);
-    // `few` has two calls of 30 µs and of 100 ns on this thread.
+    // On this thread, `few` has one call of 30 µs and one of 100 ns.
     let one = ["stats", "--op", "few", "--thread", "a", "--width", "80"];
     let (_, text, _) = run(&at, &one);
     assert!(text.contains("  page-faults: 0 in each of 2 calls\n"), "{text}");

@@ -15,7 +15,8 @@ fn mode(path: &Path, mode: u32) {
         .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
 }
 
-/// Nothing but the library's own decision prevents it from writing there.
+/// Allows everybody to write below `path`, so only the library's own decision prevents it from
+/// writing there.
 fn open_for_all(path: &Path) {
     mode(path, 0o777);
     for entry in fs::read_dir(path).unwrap() {
@@ -86,8 +87,8 @@ impl Case {
         command.output().unwrap()
     }
 
-    /// Everybody can write to the profile. Returns the paths of the profile and of its pool, and
-    /// the environment variables for recording, without `LD_PRELOAD`.
+    /// Makes a profile to which everybody can write. Returns the paths of the profile and of its
+    /// pool, and the environment variables for recording, without `LD_PRELOAD`.
     fn profile(&self, name: &str) -> (PathBuf, PathBuf, Vec<(String, String)>) {
         let profile = self.scratch.join(name);
         let variables = environment(&self.program, "none", &profile);
@@ -128,7 +129,8 @@ fn the_environment_is_not_read() {
         assert!(before == (contents(&profile), fs::read(&pool).unwrap()), "{kind}: it recorded");
         remove(&profile, &pool);
 
-        // One of these variables of IREE's original hook would end the program.
+        // If the library obeyed these variables of IREE's original hook, one of them would end the
+        // program.
         for variable in ["IREE_HOOK_BUCKET_COUNT", "IREE_HOOK_LIST_EVENT_TYPES"] {
             let before = contents(case.scratch.path());
             let output = case.start(&[(variable.to_owned(), "1".to_owned())]);
@@ -136,7 +138,8 @@ fn the_environment_is_not_read() {
             assert!(before == contents(case.scratch.path()), "{kind}, {variable}: files were made");
         }
     }
-    // This shows that the test can fail.
+    // A copy of the program without additional rights must record: this shows that the test can
+    // fail.
     let copy = case.scratch.join("copy");
     fs::copy(&case.linked, &copy).unwrap();
     fs::rename(&copy, &case.linked).unwrap();

@@ -32,7 +32,7 @@ fn recorded() -> ProfileScript {
     script
 }
 
-/// 100 GFLOP/s, 10 GB/s from memory, and 50 GB/s from a cache of 1 MB.
+/// Returns roofs: 100 GFLOP/s, 10 GB/s from memory, and 50 GB/s from a cache of 1 MB.
 fn roofs() -> Value {
     let rate = |best: f64| json!({"best": best, "median": best, "worst": best / 2.0});
     json!({
@@ -126,7 +126,7 @@ fn ops_under_their_roofs() {
     );
 }
 
-/// Arguments are quoted.
+/// Splits CSV into cells, some of which are quoted.
 fn csv(text: &str) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for line in text.lines() {

@@ -22,7 +22,7 @@ use crate::account::amount;
 use crate::strangers_screen::look_at;
 use crate::support::OFTEN_STARTED;
 
-/// The workgroups run on one to four threads.
+/// Returns a profile of dispatches, whose workgroups run on one to four threads.
 fn dispatches(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -57,7 +57,8 @@ fn dispatches(r: &mut Random) -> ProfileScript {
     script
 }
 
-/// Some ops call other ops, or launch tasks on another thread.
+/// Returns a profile of a virtual machine. Some of its ops call other ops, or launch tasks on
+/// another thread.
 fn machine(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -112,7 +113,8 @@ fn machine(r: &mut Random) -> ProfileScript {
     script
 }
 
-/// In some of these profiles, a host announced its calls to the recorder only in some steps.
+/// Returns a profile of a run with a budget. In some of these profiles, a host announced its calls
+/// to the recorder only in some steps.
 pub fn sampled(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.budget(0.01 * (1 + r.below(10)) as f64);
@@ -152,7 +154,8 @@ pub fn sampled(r: &mut Random) -> ProfileScript {
                 let unseen = if by_steps && export > 1 { 3 * calls } else { 0 };
                 thread.counted(export, calls + unseen, timed, counted);
                 if unseen > 0 {
-                    // 100 steps with weight 3. All except one have the same number of calls.
+                    // There are 100 steps with weight 3. All except one have the same number of
+                    // calls.
                     let each = calls / 100 + 1;
                     let (sum, squares) = (300 * each + 3, 300 * each * each + 6 * each + 3);
                     rows.push(SampledCalls { export, sum, squares, unseen, in_cut: 0 });
@@ -180,7 +183,7 @@ pub fn sampled(r: &mut Random) -> ProfileScript {
     script
 }
 
-/// Another program could have written this trace.
+/// Returns a trace as another program could have written it.
 fn trace(r: &mut Random) -> Value {
     let mut events = Vec::new();
     for tid in 0..1 + r.below(3) {
@@ -258,7 +261,7 @@ impl Look<'_> {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The documents are kept.
+    /// Returns the JSON that a view prints. The documents are kept.
     fn json(&mut self, words: &[&str]) -> Value {
         if let Some(known) = self.documents.get(&words.join(" ")) {
             return known.clone();
@@ -320,8 +323,8 @@ impl Look<'_> {
         }
     }
 
-    /// A printed cell must equal the number to the last printed digit, or be an upper bound (`<12
-    /// ns`).
+    /// Checks that a printed cell equals the number to the last printed digit, or is an upper bound
+    /// (`<12 ns`).
     fn printed(&mut self, cell: &str, value: &Value, what: &str) {
         let text = cell.trim_start_matches(['~', '≈']);
         let is_same = match (value.as_f64(), text.strip_prefix('<')) {
@@ -335,7 +338,7 @@ impl Look<'_> {
         self.check(is_same, || format!("{what}: {cell:?} is printed for {value}"));
     }
 
-    /// The formats are text, CSV, JSON and page.
+    /// Compares a report in four formats: text, CSV, JSON and page.
     fn report(&mut self, scratch: &Scratch, by: &str) {
         let words = ["report", "--by", by, "--top", "0"];
         let document = self.json(&words);
@@ -371,7 +374,8 @@ impl Look<'_> {
                     self.printed(&cells[at], &value.clone(), &what);
                 }
             }
-            // A title such as `/call` is longer on the page.
+            // A column that has another title on the page (such as `/call`, which is longer there)
+            // is not compared.
             let Some((_, printed)) = text.iter().find(|(of_text, _)| of_text == title) else {
                 continue;
             };
@@ -453,7 +457,7 @@ fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6 * a.abs().max(b.abs()).max(1.0)
 }
 
-/// Two or more spaces separate cells.
+/// Splits a printed row into cells, which two or more spaces separate.
 fn cells(line: &str) -> Vec<&str> {
     line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }

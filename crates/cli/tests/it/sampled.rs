@@ -59,7 +59,7 @@ pub fn paper() -> ProfileScript {
     script
 }
 
-/// Seven calls of softmax on another thread were only counted.
+/// Returns a profile with seven more calls of softmax, on another thread, that were only counted.
 pub fn with_counts_only() -> ProfileScript {
     let mut script = paper();
     let process = &mut script.processes[0];
@@ -238,7 +238,7 @@ fn weighted_statistics_on_paper() {
     // Of the 8,005 shortest calls, 5,336 take 10 ns and 2,669 take 12 ns.
     close(&duration["bucket_means"][0], (53_360.0 + 32_028.0) / 8_005.0);
     close(&duration["bucket_means"][1], (32_004.0 + 74_704.0 + 1_800.0) / 8_005.0);
-    // 5 and 1 with weight 1, and 2 and 4 with weight 8.
+    // The values are 5 and 1 with weight 1, and 2 and 4 with weight 8.
     let faults = &all["variables"][1];
     assert_eq!(faults["calls"], 2_003);
     close(&faults["mean"], (6.0 + 16_008.0 * 6_002.0 / 2_001.0) / 16_010.0);
@@ -424,7 +424,8 @@ pub fn drawn() -> ProfileScript {
     script
 }
 
-/// The total with the ends of its interval, the 50th percentile, and the 99th percentile.
+/// Returns for each op the total with the ends of its interval, the 50th percentile, and the 99th
+/// percentile.
 fn by_hand(python: &Path, scratch: &Scratch, arguments: &[&str]) -> BTreeMap<String, [f64; 5]> {
     let page = std::fs::read_to_string(root().join("docs/sampling.md")).unwrap();
     let code = page.split("```python\n").nth(1).unwrap().split("```").next().unwrap();

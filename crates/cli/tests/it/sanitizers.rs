@@ -23,7 +23,7 @@ const ADDRESS: &[(&str, &str, i32)] = &[
     ("overflow", "heap-buffer-overflow", 1),
     ("leak", "77 byte(s) leaked in 1 allocation(s)", LEAK),
 ];
-/// The exit status with AddressSanitizer. With LeakSanitizer alone, it is 23.
+/// The exit status after a leak, with AddressSanitizer. With LeakSanitizer alone, the status is 23.
 const LEAK: i32 = 1;
 
 const BUILDS: &[Build] = &[

@@ -12,14 +12,14 @@ use serde_json::Value;
 
 const EVENTS: &str = "page-faults:u,task-clock:u";
 
-/// The error numbers have names and a word in messages.
+/// Error numbers of the filter, each with its name and the word that stands for it in messages.
 const NUMBERS: [(i32, &str, &str); 2] =
     [(libc::EPERM, "EPERM", "forbids"), (libc::ENOSYS, "ENOSYS", "hides")];
 
 /// With these numbers, `without_perf` kills the thread or the process, or raises SIGSYS.
 const KILLERS: [i32; 3] = [-2, -3, -4];
 
-/// The filter makes perf_event_open fail with `number`.
+/// Returns the command under a filter that makes perf_event_open fail with `number`.
 fn without_perf(number: i32, command: &Command) -> Command {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| Programs::get().other("without_perf"));
@@ -235,7 +235,7 @@ fn a_filter_that_kills_is_survived() {
     }
 }
 
-/// The program calls perf_event_open itself.
+/// Runs a program that calls perf_event_open itself.
 fn counter_of_its_own(number: i32) -> Output {
     let call = format!(
         "import ctypes; ctypes.CDLL(None).syscall({}, 0, 0, -1, -1, 0)",

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use testkit::make::pool_path;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// `session prepare` does not load the library, so a file with its name is enough.
+/// Makes an installation. `session prepare` does not load the library, so a file with the library's
+/// name is enough.
 fn program(scratch: &Scratch) -> PathBuf {
     let (bin, lib) = (scratch.join("bin"), scratch.join("lib"));
     std::fs::create_dir(&bin).unwrap();
@@ -105,7 +106,7 @@ fn a_missing_counter_fails_or_is_left_out_with_a_warning() {
     json_of(&run(&program, &["finish", place]), 0);
 }
 
-/// The test's own process is still alive.
+/// Makes a profile into which a process that is still alive records: the process of the test.
 fn recorded(scratch: &Scratch) -> PathBuf {
     let me = ProcessId::current().unwrap();
     let mut script = ProfileScript::monotonic();

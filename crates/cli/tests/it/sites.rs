@@ -29,7 +29,7 @@ fn shown(recorded: &Recorded, options: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Each row maps the columns' names to the fields.
+/// Returns the exported rows, each of which maps the columns' names to the fields.
 fn calls(recorded: &Recorded) -> Vec<BTreeMap<String, String>> {
     let mut export = Command::new(PROGRAM);
     export.arg("export").arg(recorded.path()).args(["--format", "csv"]);

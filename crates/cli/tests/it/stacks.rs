@@ -24,7 +24,7 @@ fn used(output: &std::process::Output, what: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// The host runs with and without Counterpoint.
+/// Runs a host with and without Counterpoint.
 fn compare(what: &str, make: &dyn Fn() -> Command, options: &[(&str, &[&str])]) {
     let program = counterpoint(what).unwrap_or_else(|| panic!("{what}: no program"));
     for (events, options) in options {
@@ -167,7 +167,7 @@ fn loops_of_clang_on_small_stacks() {
     }
 }
 
-/// The hits of the function `sum`, and the hits and iterations of its loop.
+/// Returns the hits of the function `sum`, and the hits and iterations of its loop.
 fn of_sum(recorded: &Recorded) -> [u64; 3] {
     let mut report = Command::new(&recorded.program);
     report.args(["loops", "report", "--format", "json"]).arg(recorded.path());

@@ -24,7 +24,7 @@ impl Screen<'_> {
         panic!("{}: {what}: {row}", self.what)
     }
 
-    /// Lower ends of intervals may be negative.
+    /// Checks that no value is negative, except lower ends of intervals.
     fn no_negative(&self, value: &Value, name: &str) {
         match value {
             Value::Object(members) => {
@@ -51,7 +51,7 @@ impl Screen<'_> {
         }
     }
 
-    /// Missing members are left out.
+    /// Checks that none of these members is larger than the next one. Missing members are left out.
     fn in_order(&self, row: &Value, names: &[&str]) {
         let values: Vec<f64> = names.iter().filter_map(|name| row[*name].as_f64()).collect();
         if !values.windows(2).all(|pair| at_most(pair[0], pair[1])) {
@@ -125,7 +125,7 @@ impl Screen<'_> {
                         "{}: {variable}",
                         self.what
                     );
-                    // Too few calls were sampled for a mean.
+                    // If too few calls were sampled, there is no mean.
                     let sampled = !self.document["profile"]["budget"].is_null();
                     let without = variable["mean"].is_null();
                     if without != (variable["calls"] == 0) && !(sampled && without) {
@@ -147,7 +147,7 @@ impl Screen<'_> {
     }
 }
 
-/// A view may show nothing, but it must not fail.
+/// Checks the views of a profile. A view may show nothing, but it must not fail.
 pub fn look_at(dir: &Path, name: &str) {
     let mut views: Vec<Vec<&str>> = Vec::new();
     for by in ["op", "thread", "cpu", "process", "kind", "device", "stream"] {

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use crate::support::counterpoint;
 
-/// Crates of other people, as `name version`. Procedural macros run only during the build.
+/// Returns the linked crates of other people, as `name version`. Procedural macros are left out,
+/// because they run only during the build.
 fn linked(manifest: &str, package: &str) -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let tree = Command::new(env!("CARGO"))

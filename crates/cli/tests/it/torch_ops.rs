@@ -41,7 +41,7 @@ fn trace(program: &Path, profile: &Path, out: &Path, options: &[&str]) -> Value 
     serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap()
 }
 
-/// The number of slices with this name in each category.
+/// Returns the number of slices with this name in each category.
 fn categories(trace: &Value, name: &str) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     let slices = trace["traceEvents"].as_array().unwrap().iter();
@@ -63,7 +63,8 @@ fn ops(recorded: &Recorded) -> Value {
     serde_json::from_str(&view(recorded, &["ops", "--format", "json"])).unwrap()
 }
 
-/// During the first of the two calls with this name, the recorder allocates memory.
+/// Returns the second of two calls with this name. During the first one, the recorder allocates
+/// memory.
 fn op<'a>(document: &'a Value, name: &str) -> &'a Value {
     let all = document["ops"].as_array().unwrap().iter();
     let found: Vec<&Value> = all.filter(|op| op["name"] == name).collect();
@@ -110,7 +111,7 @@ fn the_price_contains_what_the_host_takes_to_announce_ops() {
         let way = report["probe"]["parts"]["way"]["value"].as_f64().unwrap();
         assert!((way / expected - 1.0).abs() < 1e-9, "{options:?}: {way} and not {expected}");
         assert_eq!(report["probe"]["way_ns"], way);
-        // The recorder has also measured this cost itself.
+        // The recorder has measured this cost, too, but its measurement is not shown in addition.
         let shown = view(&recorded, &["report", "--verbose", "--width", "400"]);
         assert!(shown.contains("announcing ops to the recorder "), "{shown}");
         assert!(!shown.contains("by its own account"), "{shown}");

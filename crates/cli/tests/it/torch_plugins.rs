@@ -14,7 +14,7 @@ fn plugin(scratch: &Scratch, name: &str, flags: &[&str]) {
         .expect("a C compiler: Rust links with it");
 }
 
-/// The host loads the plugins in the directory.
+/// Returns a host that loads the plugins in the directory.
 fn host(test: &str, scratch: &Scratch) -> Option<Command> {
     let program = counterpoint(test)?;
     let library = program.parent()?.parent()?.join("lib/libcounterpoint.so");
@@ -24,7 +24,7 @@ fn host(test: &str, scratch: &Scratch) -> Option<Command> {
     Some(host)
 }
 
-/// The flags are for the plugin.
+/// Compiles a plugin with these flags, and runs the host with it.
 fn show(test: &str, flags: &[&str]) -> Option<(Scratch, Output)> {
     let scratch = Scratch::new();
     let mut host = host(test, &scratch)?;
@@ -38,7 +38,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// These are the events of `plugins/plugin.c`. The fields are in the order of the header file.
+/// The events of `plugins/plugin.c`, as the host prints them, with the fields in the order of the
+/// header file.
 const RECORDING: &str = "\
 profiler test plugin stacks 3
 device 3 order 1 accelerator 3 (rev B)

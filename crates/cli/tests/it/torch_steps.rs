@@ -13,8 +13,8 @@ use crate::support::{Programs, Recorded, counterpoint};
 
 const STEPS: u64 = 2_000;
 
-/// The budget is much smaller than the cost of announcing ops. Also returns the number of calls of
-/// `aten::other`. `None` if the program was not built.
+/// Runs the host with a budget that is much smaller than the cost of announcing ops. Returns the
+/// recording and the number of calls of `aten::other`. `None` if the program was not built.
 fn run(mode: &str, options: &[&str]) -> Option<(Recorded, u64)> {
     run_steps(STEPS, mode, options)
 }
@@ -47,7 +47,7 @@ fn seen(profile: &Profile, op: &str) -> u64 {
     calls(profile, op).iter().map(|one| one.seen()).sum()
 }
 
-/// The number of all steps, and of steps in which ops were not announced.
+/// Returns the number of all steps, and the number of steps in which ops were not announced.
 fn steps(profile: &Profile) -> (u64, u64) {
     let all = profile.processes.iter().filter_map(|process| process.steps);
     all.fold((0, 0), |(all, away), of| (all + of.steps, away + of.away - of.away_before))
@@ -71,7 +71,7 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
     let Some((recorded, others)) = run("same", &[]) else { return };
     let profile = recorded.profile();
     let (all, away) = steps(&profile);
-    // The range `a step` is a step from its second occurrence on.
+    // The range `a step` counts as a step from its second occurrence on.
     assert_eq!(all, STEPS - 1);
     assert!(away > STEPS / 2 && away < STEPS - 8, "{away} steps were away");
     assert_eq!(others, 3 * STEPS);
@@ -151,7 +151,7 @@ fn the_interval_holds_the_truth_of_steps_that_differ() {
     assert!(low < value && value < high, "{calls}");
     assert!(high - low < 2_500.0, "{calls}");
     // One interval in twenty does not contain the true number. An interval that is twice as wide
-    // almost always does.
+    // contains it almost always.
     let truth = others as f64;
     assert!(truth > 2.0 * low - value && truth < 2.0 * high - value, "{calls}, in truth {truth}");
 }
@@ -176,7 +176,7 @@ fn a_child_that_is_forked_in_any_step_is_seen_whole() {
     );
 }
 
-/// The child leaves the op. Only the parent must record it.
+/// The forked child leaves the op, too. Only the parent must record the op.
 #[test]
 fn a_child_that_is_forked_inside_of_an_op_is_seen_whole() {
     let Some((recorded, others)) = run("inside", &[]) else { return };

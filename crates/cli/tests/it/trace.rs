@@ -52,7 +52,7 @@ fn events<'a>(trace: &'a Value, phase: &str) -> Vec<&'a Value> {
     trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == phase).collect()
 }
 
-/// The result is on the profile's clock.
+/// Converts a time of the trace to ns on the profile's clock.
 fn ns(trace: &Value, us: &Value) -> i64 {
     let base = trace["baseTimeNanoseconds"].as_i64().unwrap();
     (us.as_f64().unwrap() * 1_000.0).round() as i64 + base - 1_700_000_000_000_000_000
@@ -229,7 +229,7 @@ fn holistic_trace_analysis_finds_the_kernels() {
     assert!(command.args(["-c", LOOK]).arg(output).status().unwrap().success());
 }
 
-/// The formats of the check state the position of the wrong byte.
+/// In each format, the check states the position of the wrong byte.
 #[test]
 fn check_names_the_byte() {
     let (scratch, dir) = script().written();

@@ -23,7 +23,7 @@ fn part(profile: &Path, scratch: &Scratch, more: &[&str]) -> (Value, String) {
     (serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap(), words)
 }
 
-/// The form, category, name and time of each event. Events with the names of rows are left out.
+/// Returns form, category, name and time of each event. Events with the names of rows are left out.
 fn events(trace: &Value) -> Vec<(String, String, String, f64)> {
     let all = trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] != "M");
     let text = |e: &Value, key: &str| e[key].as_str().unwrap_or("").to_owned();
@@ -160,7 +160,7 @@ fn a_part_of_an_imported_trace() {
     assert_eq!(points.map(|e| e["args"]["bytes"].as_u64().unwrap()).collect::<Vec<_>>(), [2, 4]);
     assert!(words.contains("3 slices, 3 values of counters, 2 ends of arrows"), "{words}");
     assert!(kept["traceEvents"].to_string().contains("thread_name"));
-    // The categories are those of the output.
+    // `--category` uses the names that categories have in the output.
     let (kept, _) = part(
         &profile,
         &scratch,

@@ -27,7 +27,7 @@ fn import(scratch: &Scratch, name: &str, trace: &[u8]) -> (PathBuf, String) {
     (profile, text(&output.stderr))
 }
 
-/// The trace has one event in each line.
+/// Returns the exported trace, which has one event in each line.
 fn exported(scratch: &Scratch, profile: &Path) -> String {
     let to = scratch.join("again.json");
     let output = run(&["trace", "export", "-o"], &[&to, profile]);
@@ -93,7 +93,7 @@ fn digits_beyond_nanoseconds_are_kept() {
     assert!(merged.contains("1763652130123460.2891234,\"dur\":12.345678"), "{merged}");
 }
 
-/// An earlier version lost the whole trace for each of these events.
+/// An earlier version lost the whole trace because of one bad event.
 #[test]
 fn one_bad_event_only_loses_itself() {
     let good = |n: u32| format!(r#"{{"ph":"X","pid":1,"tid":1,"name":"good","ts":{n},"dur":1}}"#);
@@ -147,7 +147,7 @@ fn one_bad_event_only_loses_itself() {
     assert_eq!(losses(&report(&profile)), expected);
 }
 
-/// A request of 9 µs has 1 µs inside. Spans have no share.
+/// A request takes 9 µs, 1 µs of which is in another span. Spans have no share.
 #[test]
 fn spans_and_counters_are_in_every_view() {
     let scratch = Scratch::new();
@@ -220,7 +220,7 @@ fn spans_and_counters_are_in_every_view() {
         ["mem[b]", "bytes", 1, 1, 5.0]
     ]);
     assert_eq!(Value::from(tracks), expected);
-    // Calls without a thread have no row.
+    // Calls without a thread have no row in this table.
     let by_thread = run(&["report", "--by", "thread", "--format", "json"], &[&profile]);
     let by_thread: Value = serde_json::from_slice(&by_thread.stdout).unwrap();
     assert_eq!(by_thread["rows"].as_array().unwrap().len(), 1);
@@ -234,7 +234,7 @@ fn spans_and_counters_are_in_every_view() {
         text(&run(&["export", "--what", "tracks", "--format", "csv"], &[&profile]).stdout);
     assert_eq!(samples.lines().count(), 1 + 4, "{samples}");
 
-    // A trace without slices needs no executable.
+    // For a trace without slices, the report does not suggest that calls of IREE are missing.
     let (profile, _) = import(&scratch, "c.json", format!("[{counters}]").as_bytes());
     let said = text(&run(&["report"], &[&profile]).stdout);
     assert!(said.contains("the trace has no slices: 3 counter events"), "{said}");
@@ -262,7 +262,7 @@ fn a_profilers_own_rows_have_no_share() {
     assert_eq!(share("PyTorch Profiler (0)"), own(100_000.0));
     assert_eq!(share("Activity Buffer Request"), own(7_000.0));
     assert_eq!(share("aten::mm").3, 0.75);
-    // An event of this category in another place belongs to the program.
+    // An event of the category `Trace` that is not in the process `Spans` belongs to the program.
     assert_eq!(share("mine").3, 0.25);
     assert_eq!(report["total"]["self_ns"], 40_000.0);
     assert_eq!(report["total"]["bookkeeping_calls"], 2);
@@ -346,7 +346,7 @@ fn perfettos_format_of_other_writers() {
     assert_eq!(losses(&report), [loss("trace_event_damaged", 1)]);
     let notes = report["notes"].to_string();
     assert!(notes.contains("2 packets are not about events"), "{notes}");
-    // The file is cut at many bytes.
+    // A file that was cut anywhere can be imported.
     let whole = std::fs::read(&file).unwrap();
     for end in (40..whole.len()).step_by(37) {
         let (_, said) = import(&Scratch::new(), "cut.pftrace", &whole[..end]);

@@ -59,7 +59,7 @@ fn traces_of_counterpoint_are_refused() {
     }
     let left = std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(left.into_iter().all(|name| !name.to_string_lossy().starts_with('.')));
-    // The part is still a trace of another program.
+    // The exported part is still a trace of another program, so it can be imported again.
     done(&["trace", "export", "new.cpt", "-o", "part.json", "--from", "0ns"]);
     done(&["trace", "import", "part.json", "-o", "again.cpt"]);
 }
@@ -103,7 +103,7 @@ fn a_trace_becomes_a_profile() {
     assert!(said.contains("bad.json: byte 27: not JSON"), "{said}");
     assert!(output.exists() && !at("p.cpt.old").exists());
 
-    // The import cannot keep this value.
+    // The import cannot keep a value that is nested so deeply.
     let deep = format!(r#"{{"traceEvents":[],"z":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
     std::fs::write(at("deep.json"), deep).unwrap();
     let deep = import("deep.json");
@@ -134,7 +134,7 @@ fn compare_sums(python: &Path) {
     assert!(done.unwrap().success());
     let report = cli().arg("report").arg(&profile).args(["--format", "json"]).output().unwrap();
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
-    // torch counts a name of several categories as one op.
+    // torch counts all slices with one name as one op, even if their categories differ.
     let mut ours = BTreeMap::<&str, (u64, f64, f64)>::new();
     for row in report["rows"].as_array().unwrap() {
         // Kineto writes a slice that covers the whole trace.

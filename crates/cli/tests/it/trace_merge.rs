@@ -15,7 +15,7 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, golden).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// One call is at monotonic time 1,000. The real time is ahead by `ahead` ns.
+/// One call is at monotonic time 1,000. The clock of real time is ahead by `ahead` ns.
 fn profile(scratch: &Scratch, name: &str, ahead: u64, boot: &str) -> String {
     let mut script = ProfileScript::monotonic();
     script.manifest.boot_id = boot.to_owned();
@@ -37,7 +37,7 @@ fn events<'a>(trace: &'a Value, phase: &str) -> Vec<&'a Value> {
     trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == phase).collect()
 }
 
-/// The result is in ns since 1970.
+/// Returns the time of an event in ns since 1970.
 fn at(trace: &Value, event: &Value) -> i64 {
     let base = trace["baseTimeNanoseconds"].as_i64().unwrap();
     base + (event["ts"].as_f64().unwrap() * 1_000.0).round() as i64

@@ -25,9 +25,10 @@ pub fn export(profile: &Path, to: &Path, more: &[&str]) -> String {
     run(&[&["trace", "export"], more, &["-o"]].concat(), &[to, profile])
 }
 
-/// In Chrome JSON, calls have arguments that only imports need, and three numbers are written as a
-/// list. Perfetto's format leaves out zeros of the three numbers, and the trace processor shows
-/// each dot of a key as `_`.
+/// Makes a timeline of Chrome JSON comparable with one of Perfetto's format. In Chrome JSON, calls
+/// have arguments that only imports need, and three numbers are written as a list. Perfetto's
+/// format leaves out zeros of the three numbers, and the trace processor shows each dot of a key as
+/// `_`.
 fn as_in_perfetto(mut timeline: Timeline) -> Timeline {
     for slice in &mut timeline.slices {
         let raw = ["export", "groups", "workgroups", "values", "process", "thread"];
@@ -79,7 +80,7 @@ fn both_with(
     perfetto
 }
 
-/// [`as_reported`] adds up only these slices.
+/// Returns the slices that are in no other slice of their row. [`as_reported`] adds up only these.
 pub fn outermost<'a>(slices: &[&'a Shown]) -> Vec<&'a Shown> {
     let around = |s: &Shown, o: &Shown| {
         o.row == s.row && o.depth < s.depth && o.ts <= s.ts && s.ts + s.dur <= o.ts + o.dur
@@ -87,7 +88,7 @@ pub fn outermost<'a>(slices: &[&'a Shown]) -> Vec<&'a Shown> {
     slices.iter().copied().filter(|s| !slices.iter().any(|o| around(s, o))).collect()
 }
 
-/// The numbers must be those of the report with `--raw`.
+/// Checks that the numbers are those of the report with `--raw`.
 fn as_reported(what: &str, timeline: &Timeline, profile: &Path) {
     let mut report = Command::new(PROGRAM);
     let report =
@@ -211,8 +212,8 @@ fn counters_are_read_as_they_were_counted() {
     }
 }
 
-/// Names with special characters, calls of length 0, calls that begin and end together, programs
-/// that replace themselves, and many threads.
+/// The profile has names with special characters, calls of length 0, calls that begin and end
+/// together, programs that replace themselves, and many threads.
 #[test]
 fn hostile_profiles_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_hostile") else { return };
@@ -228,7 +229,7 @@ fn hostile_profiles_are_shown_correctly() {
         "a\u{1}b",
     ];
     for generation in 0..3 {
-        // The process has executed other programs.
+        // The process executes one program after another.
         let process = script.process(100);
         process.generation = generation;
         process.library("lib \"x\"\\", &names);

@@ -70,7 +70,7 @@ fn counters_with_different_ids_are_different_series() {
         ("c id: 0x5 v", 5_000, 7.0),
     ];
     assert_eq!(found, expected);
-    // Chrome's format has the same tracks.
+    // With Chrome's format, there is the same number of tracks.
     let tracks = "select count(*) from counter_track";
     assert_eq!(oracle.query(tracks), [[json!(3)]]);
 }
@@ -137,7 +137,7 @@ fn begins_and_ends_nest_with_whole_slices() {
     assert!(slices.iter().all(|s| s.row == ["p", "t"]));
 }
 
-/// Chrome's format has the same rule.
+/// In Chrome's format, thread 0 is the main thread, too.
 #[test]
 fn thread_0_is_the_main_thread() {
     let Some(mut oracle) = TraceProcessor::start("oracle_thread_0") else { return };
@@ -185,7 +185,8 @@ fn names_of_rows_survive_a_merge() {
     let base = 1_790_857_026_000_000_000i64;
     let mut files = Vec::new();
     for rank in 0..3i64 {
-        // The second file has no base time, and its names have an early time.
+        // The second file has no base time, and its events that only name processes have an early
+        // time.
         let mut trace = json!({
             "distributedInfo": {"rank": rank, "world_size": 3},
             "traceEvents": [
@@ -253,8 +254,8 @@ fn torchs_traces_are_shown_correctly() {
     }
 }
 
-/// Perfetto's format may show slices in other rows. The trace processor drops `more` slices from
-/// Chrome's format.
+/// Checks that `all`, from Perfetto's format, contains the slices of `part`, from Chrome's format,
+/// perhaps in other rows. The trace processor drops `more` slices from Chrome's format.
 fn assert_includes(what: &str, all: &Timeline, part: &Timeline, base_ns: i64, more: u64) {
     let key = |s: &Shown, base_ns: i64| {
         let times = [s.ts + base_ns, s.dur];

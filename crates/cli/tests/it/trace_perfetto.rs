@@ -47,8 +47,8 @@ fn sort(args: &Value) -> Value {
     json!(pairs)
 }
 
-/// Arguments get the form of Perfetto's format: lists of three become x, y and z without zeros, and
-/// nulls are removed.
+/// Returns the slices of Chrome's format, with arguments as in Perfetto's format: lists of three
+/// become x, y and z without zeros, and nulls are removed.
 fn of_chrome(trace: &Value) -> Vec<String> {
     let base = trace["baseTimeNanoseconds"].as_i64().unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
@@ -77,7 +77,7 @@ fn of_chrome(trace: &Value) -> Vec<String> {
     sorted(slices.collect())
 }
 
-/// The time, name and value of each point.
+/// Returns time, name and value of each point.
 fn points_of_perfetto(trace: &Value) -> Vec<String> {
     let points = trace["counters"].as_array().unwrap().iter();
     sorted(points.map(|p| json!([p["at"], 0, p["name"], p["value"].as_f64()])).collect())
@@ -96,7 +96,7 @@ fn points_of_chrome(trace: &Value) -> Vec<String> {
     sorted(points.collect())
 }
 
-/// The first list has the ends at which arrows begin, and the second list the others.
+/// Returns the ends of arrows in two lists: those at which arrows begin, and the others.
 fn arrows_of_perfetto(trace: &Value) -> [Vec<String>; 2] {
     ["from", "to"].map(|end| {
         let slices = trace["slices"].as_array().unwrap().iter();
@@ -120,7 +120,8 @@ fn arrows_of_chrome(trace: &Value) -> [Vec<String>; 2] {
     })
 }
 
-/// Perfetto's format is also compared with its compressed form. Returns the decoded trace.
+/// Compares Perfetto's format with Chrome's, and with its own compressed form. Returns the decoded
+/// trace.
 fn compare(python: &Path, script: &ProfileScript) -> Value {
     let (scratch, dir) = script.written();
     let (json, plain) = (scratch.join("x.json"), scratch.join("x.pftrace"));
@@ -225,7 +226,7 @@ fn many_series_and_large_values_arrive() {
     );
 }
 
-/// Real calls of a thread cannot overlap in such ways.
+/// The calls are random, and overlap in ways in which real calls of a thread cannot.
 #[test]
 fn both_formats_agree_for_any_calls() {
     let Some(python) = python("perfetto_random") else { return };
@@ -258,7 +259,7 @@ fn both_formats_agree_for_any_calls() {
     }
 }
 
-/// The contents of a trace, from the file itself. Ends of arrows are by id and row.
+/// The contents of a trace, from the file itself. The ends of arrows are identified by id and row.
 struct Expected {
     slices: Vec<String>,
     instants: Vec<String>,
@@ -343,7 +344,7 @@ fn found(trace: &Value) -> Expected {
         let args = sort(&s["args"]);
         json!([s["start"], s["duration"], s["name"], s["category"], args, row(s)]).to_string()
     };
-    // An instant with an arrow stands for an end of an arrow without a slice.
+    // An instant with an arrow was only added for an end of an arrow that belongs to no slice.
     let instants = all("instants").filter(|i| i["from"] == json!([]) && i["to"] == json!([]));
     let instant = |i: &Value| {
         json!([i["at"], i["name"], i["category"], sort(&i["args"]), row(i)]).to_string()

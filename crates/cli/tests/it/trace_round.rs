@@ -123,7 +123,7 @@ fn several_traces_come_back_merged() {
         trace(base + 1_000_000, json!({"rank": 1}), json!(5)),
         trace(base, json!(null), json!(1.5)),
     ];
-    // The order of more than ten files is not alphabetical.
+    // With more than ten files, their order is not alphabetical: `t2` comes before `t10`.
     let files: Vec<PathBuf> = (0..12).map(|i| at(&format!("t{i}.json"))).collect();
     for (i, file) in files.iter().enumerate() {
         std::fs::write(file, traces[i % 3].to_string()).unwrap();

@@ -25,7 +25,7 @@ fn report(program: &Path, profile: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Each row is a list of cells, without the header.
+/// Returns the exported samples without the header. Each row is a list of cells.
 fn samples(program: &Path, profile: &Path) -> Vec<Vec<String>> {
     let mut export = Command::new(program);
     export.arg("export").arg(profile).args(["--what", "tracks", "--format", "csv"]);
@@ -105,7 +105,7 @@ fn per_cpu_counters_agree_with_the_clock() {
             _ => continue,
         };
         let off = (number("rate") / expected - 1.0).abs();
-        // An interrupted reading is wrong by half of the time between its two readings of the
+        // An interrupted reading may be wrong by half of the time between its two readings of the
         // clock.
         assert!(off < 0.03, "{track}: {off} off {expected}");
     }

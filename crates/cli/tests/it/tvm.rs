@@ -61,7 +61,7 @@ fn counts(rows: &[Row]) -> BTreeMap<(Role, String), usize> {
     counts
 }
 
-/// The expected calls, by role and name, for `n` runs of the model.
+/// Returns the expected calls, by role and name, for `n` runs of the model.
 pub fn model(n: usize) -> BTreeMap<(Role, String), usize> {
     let of = |role, name: &str, count: usize| ((role, name.to_owned()), count * n);
     [
@@ -155,7 +155,7 @@ fn one<'a>(rows: &'a [Row], role: Role, name: &str) -> &'a Row {
     all[0]
 }
 
-/// The rows are those of one run of the model.
+/// Checks that the rows are those of one run of the model.
 fn check_model(rows: &[Row]) {
     let matmul = of(rows, Role::Op, "matmul")[0];
     assert_eq!(matmul.arguments, "float32[2, 3], float32[2, 3], float32[2, 3]");
@@ -209,7 +209,7 @@ fn check_model(rows: &[Row]) {
     assert_eq!(failed.len(), 2);
 }
 
-/// The count of an op that touches N new pages is N page faults on each thread.
+/// Checks the counts: an op that touches N new pages has N page faults on each thread.
 fn check_counts(rows: &[Row]) {
     assert_eq!(one(rows, Role::Op, "touch").count, Some(100));
     let mut tasks = of(rows, Role::Task, "parallel");
@@ -356,7 +356,7 @@ fn odd_arguments_do_no_harm() {
     assert_eq!(named["name_truncated"], 1);
 }
 
-/// Calls with too many shapes are recorded without shapes.
+/// After too many different shapes, calls with new ones are recorded without shapes.
 #[test]
 fn shapes_are_bounded() {
     let Some(host) = Host::new("many shapes") else { return };

@@ -17,8 +17,8 @@ const ROUNDS: usize = 2_000;
 
 type Names = BTreeMap<(Role, String), usize>;
 
-/// These numbers follow from the functions `everything`, `throwing_entry` and `short_ops` of the
-/// program.
+/// Returns the expected numbers of calls, which follow from the functions `everything`,
+/// `throwing_entry` and `short_ops` of the program.
 fn expected() -> Names {
     let of = |role, name: &str, count: usize| ((role, name.to_owned()), count * ROUNDS);
     let mut all = model(10);
@@ -61,7 +61,7 @@ fn counted(profile: &Profile) -> Names {
     names
 }
 
-/// Records by role, name and thread. The flag says whether counters were read.
+/// The timed calls, by role, name and thread. The flag says whether counters were read.
 type Drawings = BTreeMap<((Role, String), u32), Vec<(Drawn, bool)>>;
 
 fn drawn(profile: &Profile) -> Drawings {
@@ -74,8 +74,8 @@ fn drawn(profile: &Profile) -> Drawings {
 
 fn check_profile(what: &str, profile: &Profile) {
     let mut found = counted(profile);
-    // After an op that threw, regions outside of ops belong to it until the next op begins. The sum
-    // is exact.
+    // After an op that threw, regions outside of ops belong to it until the next op begins. So only
+    // the sum of these counts is compared.
     let mut sum = |role| -> usize {
         let names = ["(outside of ops)", "throws by itself", "throws"];
         names.map(|name| found.remove(&(role, name.to_owned())).unwrap_or(0)).iter().sum()
@@ -98,7 +98,7 @@ fn check_profile(what: &str, profile: &Profile) {
     if profile.manifest.budget == Some(0.2) {
         assert!(short.iter().any(|(drawn, _)| drawn.period > 1), "{what}");
     }
-    // A region and its tasks have the probability of their op.
+    // A region and its tasks are timed with the periods of their op.
     let periods = |calls: &[(Drawn, bool)]| -> Vec<(u32, u32)> {
         calls.iter().map(|(drawn, _)| (drawn.period, drawn.counter_period)).collect()
     };

@@ -11,7 +11,7 @@ use record::meta::Role;
 use record::page::{KEY_CORRELATION, KEY_FAILED, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES};
 use serde_json::Value;
 
-/// The number of calls of each op is by `name(arguments)`.
+/// `ops` has the number of calls of each op, by `name(arguments)`.
 #[derive(Default)]
 struct Seen {
     ops: BTreeMap<String, u64>,
@@ -80,7 +80,7 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     let (profile, found) = seen(&paths[0]);
     let mut expected = ops_of(bytecode);
     assert_eq!(bytecode["calls"].as_u64().unwrap(), expected.values().sum::<u64>());
-    // The op that throws has no end.
+    // The op that throws has no end, so it is not recorded.
     assert_eq!(expected.remove("counterpoint.test.raises(float32[64, 256])"), Some(1));
     assert_eq!(found.ops, expected);
     let mut runs = found.runs.clone();

@@ -32,7 +32,7 @@ fn two(copies: &[&Path]) -> Command {
     command
 }
 
-/// A star marks the copy that is found by name.
+/// Returns the states of the copies. A star marks the copy that is found by name.
 fn states(stderr: &str) -> Vec<String> {
     let line = stderr.lines().find(|line| line.starts_with("found ")).unwrap();
     let (found, states) = line.split_once(':').unwrap();

@@ -8,7 +8,7 @@ use testkit::Scratch;
 
 use crate::support::counterpoint;
 
-/// Plugins are not linked with Counterpoint.
+/// Returns a copy of `dist/` without the library, because plugins are not linked with Counterpoint.
 fn copied(program: &Path, scratch: &Scratch) -> PathBuf {
     let dist = program.parent().and_then(Path::parent).expect("dist");
     let to = scratch.join("a copy of dist");
@@ -58,7 +58,7 @@ fn the_examples_build_with_pkg_config() {
     }
     let scratch = Scratch::new();
     let dist = copied(&program, &scratch);
-    // The archive with the headers is also a package.
+    // The archive with the headers is also a package for pkg-config.
     let archives = std::fs::read_dir(dist.join("share/counterpoint")).expect("a folder");
     let archive = archives
         .map(|entry| entry.expect("an entry").path())
@@ -78,7 +78,7 @@ fn the_examples_build_with_pkg_config() {
         let mut config = Command::new("pkg-config");
         config.args(["--cflags", "--libs", "counterpoint-plugin"]);
         config.env("PKG_CONFIG_PATH", root.join("lib/pkgconfig"));
-        // A path with a space is quoted as for a shell.
+        // pkg-config quotes a path with a space as for a shell.
         let flags = must(&mut config).replace("\\ ", "\u{0}");
         let flags: Vec<String> =
             flags.split_whitespace().map(|flag| flag.replace('\u{0}', " ")).collect();

@@ -49,8 +49,8 @@ const VIEWS: [&str; 26] = [
     "trace export PROFILE --format pftrace --compress -o OUT",
 ];
 
-/// The program and `run` were killed. A page with calls is still in the pool, and events of plugins
-/// have not been converted.
+/// A profile whose program and `run` were killed. A page with calls is still in the pool, and
+/// events of plugins have not been converted.
 pub struct Killed {
     pub scratch: Scratch,
     pub dir: PathBuf,
@@ -121,7 +121,7 @@ fn add_track(dir: &Path) {
     tracks.finish().unwrap();
 }
 
-/// A plugin would have handed over such events.
+/// Adds events like those that a plugin hands over.
 fn add_events(dir: &Path, name: &str) {
     let file = File::create(dir.join(PART).join(name)).unwrap();
     let mut stream = Writer::new(file, None);
@@ -183,7 +183,7 @@ pub fn is_change(line: &str) -> bool {
     }
 }
 
-/// The kernel may report that it has no Landlock.
+/// Whether the command gave up rights. It is enough if the kernel reports that it has no Landlock.
 pub fn is_confined(log: &str) -> bool {
     let mut lines = log.lines();
     lines.any(|line| {
@@ -232,7 +232,7 @@ const OF_TRACES: [&str; 7] = [
     "trace import OTHER -o OUT",
 ];
 
-/// They print and write the same with and without Landlock.
+/// The commands print and write the same with and without Landlock.
 #[test]
 fn commands_for_traces_write_only_their_output() {
     let killed = Killed::new();

@@ -19,7 +19,7 @@ pub fn change(r: &mut Random, bytes: &mut Vec<u8>) {
         1 => bytes[at] = r.of(&[0, 1, 0x7f, 0x80, 0xff]),
         2 => bytes[at] = r.next() as u8,
         3 | 4 => {
-            // Overwrites 4 or 8 bytes at a place where numbers may be.
+            // Overwrites 4 or 8 bytes at a multiple of 4, where numbers may be.
             let at = at & !3;
             let number = r.of(&[0, 1, 255, 1 << 16, 1 << 20, 1 << 31, u64::MAX, 1 << 62, 1 << 40]);
             let end = (at + r.of(&[4, 8])).min(bytes.len());
@@ -40,7 +40,7 @@ pub fn change(r: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Without a number, nothing changes.
+/// Changes a number in a text. Without a number, nothing changes.
 pub fn change_number(r: &mut Random, bytes: &mut Vec<u8>) {
     let digits: Vec<usize> = (1..bytes.len())
         .filter(|at| bytes[*at].is_ascii_digit() && !bytes[*at - 1].is_ascii_digit())
@@ -82,14 +82,14 @@ pub const OF_POOL: [(usize, usize); 6] = [
 pub fn change_pool(r: &mut Random, bytes: &mut [u8]) -> (usize, usize) {
     let (from, length) = r.of(&OF_POOL);
     let mut some = bytes[from..from + length].to_vec();
-    // Everything in a pool is at a fixed offset.
+    // Everything in a pool is at a fixed offset, so the length of the part must not change.
     change(r, &mut some);
     some.resize(length, 0);
     bytes[from..from + length].copy_from_slice(&some);
     (from, length)
 }
 
-/// The checksum is that of the frame's present content.
+/// Writes the correct checksum of each frame's present content.
 pub fn seal_frames(bytes: &mut [u8]) {
     let mut at = 0;
     while let Some(prefix) = bytes.get(at..at + 16).and_then(|b| <[u8; 16]>::try_from(b).ok()) {
@@ -101,7 +101,8 @@ pub fn seal_frames(bytes: &mut [u8]) {
     }
 }
 
-/// The offsets are in docs/file-format.md: `committed` is at 88, and the checksum is at 120.
+/// Writes correct checksums of pages. The offsets are in docs/file-format.md: `committed` is at 88,
+/// and the checksum is at 120.
 pub fn seal_pages(bytes: &mut [u8]) {
     let mut at = 0;
     while let Some(word) = bytes.get(at + 88..at + 92).and_then(|b| <[u8; 4]>::try_from(b).ok()) {

@@ -88,7 +88,7 @@ pub fn words(origin: Origin, number: usize) -> &'static str {
     of(origin)[number]
 }
 
-/// `number` is the command's index. The command may report the damage as an error.
+/// Runs the command with the index `number`. The command may report the damage as an error.
 ///
 /// # Panics
 /// Panics if the words are not a valid command line, or if the command panics.

@@ -15,12 +15,13 @@ pub struct Held;
 #[global_allocator]
 static ALLOCATOR: Held = Held;
 
-/// Allocations beyond the limit fail.
+/// Sets the limit, beyond which allocations fail.
 pub fn limit(bytes: usize) {
     LIMIT.store(bytes, Ordering::Relaxed);
 }
 
-/// The largest number of bytes since the last call of this function.
+/// Returns the largest number of bytes that were allocated at one time since the last call of this
+/// function.
 pub fn most() -> usize {
     MOST.swap(HELD.load(Ordering::Relaxed), Ordering::Relaxed)
 }
@@ -29,7 +30,7 @@ pub fn now() -> usize {
     HELD.load(Ordering::Relaxed)
 }
 
-/// Returns whether the sum is within the limit.
+/// Adds `size` to the allocated bytes if the sum is within the limit, and returns whether it is.
 fn take(size: usize) -> bool {
     let held = HELD.fetch_add(size, Ordering::Relaxed).saturating_add(size);
     if held > LIMIT.load(Ordering::Relaxed) {
@@ -46,7 +47,7 @@ fn give(size: usize) {
     HELD.fetch_sub(size, Ordering::Relaxed);
 }
 
-/// The memory is counted if `allocate` succeeds.
+/// Allocates memory, which is counted if `allocate` succeeds.
 fn counted(size: usize, allocate: impl FnOnce() -> *mut u8) -> *mut u8 {
     if !take(size) {
         return std::ptr::null_mut();

@@ -38,11 +38,12 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// A process does at most this many cases. The time for making the profiles does not matter, and a
-/// leak is noticed.
+/// A process does at most this many cases. So many are done in one process that the time for making
+/// the profiles does not matter, and that a leak is noticed.
 const AT_ONCE: u64 = 20_000;
 
-/// A case that takes longer hangs. A case takes milliseconds, and a little more on a busy machine.
+/// A case that takes longer counts as one that hangs. A case takes milliseconds, and a little more
+/// on a busy machine.
 const NO_PROGRESS: Duration = Duration::from_secs(60);
 
 const BETWEEN_WORDS: Duration = Duration::from_secs(60);
@@ -52,7 +53,8 @@ fn say(words: &str) {
     eprintln!("{words}");
 }
 
-/// More findings would repeat the first ones.
+/// After this many findings, no more cases are started: further findings would repeat the first
+/// ones.
 const MOST_FINDINGS: usize = 20;
 
 #[test]
@@ -69,7 +71,7 @@ fn any_file_of_a_profile_may_be_damaged() {
     assert_eq!(done, cases, "every case was done");
 }
 
-/// The later cases are still done.
+/// Also checks that the cases after a failure are still done.
 #[test]
 fn what_goes_wrong_is_found() {
     let faults = "3 panic 8 caught 13 memory 18 crash 23 hang";
@@ -155,7 +157,7 @@ struct Ranges {
 }
 
 impl Ranges {
-    /// The first number, and the number after the last one.
+    /// Takes a range of cases. Returns the first number, and the number after the last one.
     fn take(&mut self) -> Option<(u64, u64)> {
         let from = self.next;
         self.next = self.end.min(from + self.at_once);
@@ -214,7 +216,7 @@ impl Worker {
         Some(End::Hung(patience))
     }
 
-    /// The number of the case, and the present step.
+    /// Returns the number of the worker's case, and its present step.
     fn at(&self) -> String {
         let text = fs::read_to_string(self.directory.join(worker::AT)).unwrap_or_default();
         text.lines().next().unwrap_or_default().trim_end().to_owned()
@@ -226,8 +228,8 @@ impl Worker {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// The reason why the worker ended too early, and the range of cases that are left. `None` if
-    /// the worker has done all of its cases.
+    /// Returns the reason why the worker ended too early, and the range of cases that are left.
+    /// `None` if the worker has done all of its cases.
     fn finding(&self, end: End) -> Option<(String, Option<(u64, u64)>)> {
         let how = match end {
             End::Exited(status) if status.success() => return None,

@@ -122,8 +122,8 @@ const TRACE: &str = r#"{"schemaVersion":1,"baseTimeNanoseconds":1700000000000000
 {"ph":"C","name":"n","pid":1,"ts":3,"args":{"x":4}},{"ph":"i","name":"m","pid":1,"tid":2,"ts":5}]}"#;
 
 impl Victim {
-    /// A recording with many kinds of data, one with two passes, an imported trace, and a recording
-    /// with the variables of IREE's original hook.
+    /// Makes four profiles: a recording with many kinds of data, one with two passes, an imported
+    /// trace, and a recording with the variables of IREE's original hook.
     pub fn all() -> Vec<Self> {
         vec![Self::recorded(), Self::passes(), Self::imported(), Self::hooked()]
     }
@@ -162,7 +162,8 @@ impl Victim {
         Self::of(scratch, dir, Self::imported)
     }
 
-    /// `hook report` requires a pool, and deletes the profile.
+    /// Makes a profile of IREE's original hook. `hook report` requires a pool, and deletes the
+    /// profile.
     fn hooked() -> Self {
         let scratch = Scratch::new();
         let dir = scratch.join("x.cpt");
@@ -242,18 +243,18 @@ impl Victim {
         Some(Damage { kind, in_pass, part: number })
     }
 
-    /// This is enough if no other file has changed.
+    /// Restores only the damaged file, which is enough if no other file has changed.
     pub fn mend_file(&mut self, damage: Damage) {
         let part = &mut self.parts[damage.part];
         part.is_whole = None;
         part.restore();
     }
 
-    /// Also restores what a command has changed.
+    /// Restores the damaged file, and what a command has changed.
     pub fn mend(&mut self, damage: Damage) {
         self.parts[damage.part].is_whole = None;
         if !self.dir.exists() {
-            // A new directory would have another inode.
+            // The profile is made again, because a new directory would have another inode.
             *self = (self.make)();
             return;
         }
@@ -270,7 +271,8 @@ impl Victim {
         self.parts.iter_mut().for_each(Part::restore);
     }
 
-    /// Everything must have been restored.
+    /// Returns the paths of files that differ from the undamaged ones. Everything must have been
+    /// restored before the call.
     pub fn differences(&self) -> Vec<String> {
         let of = |victim: &Self| -> HashMap<PathBuf, Vec<u8>> {
             let files = victim.parts.iter().map(|part| (part.path.clone(), part.kind));
@@ -281,7 +283,7 @@ impl Victim {
         self.parts.iter().filter(differs).map(|part| part.path.display().to_string()).collect()
     }
 
-    /// Messages name the damaged file in this way.
+    /// Returns the name of the damaged file for messages.
     pub fn name(&self, damage: Damage) -> String {
         let of = match self.origin {
             Origin::Import => "imported",
@@ -333,7 +335,7 @@ fn content(path: &Path, kind: Kind) -> Vec<u8> {
     bytes
 }
 
-/// A ledger is the list of losses.
+/// Writes a ledger, the list of losses.
 fn ledger(dir: &Path) {
     let text = r#"{"schema":"counterpoint.ledger/1","losses":[
         {"name":"exec_not_carried","count":1,"errno":2},{"name":"loss_77","count":3,"errno":null}]}"#;

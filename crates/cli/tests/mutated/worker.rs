@@ -19,9 +19,9 @@ use super::{commands, held, views};
 
 /// The variable with the range of cases.
 pub const RANGE: &str = "COUNTERPOINT_MUTANTS_RANGE";
-/// Pairs of a case's number and a deliberate fault.
+/// The variable with pairs: the number of a case, and a deliberate fault.
 pub const FAULTS: &str = "COUNTERPOINT_MUTANTS_FAULTS";
-/// The number of the case, and the step that the process is doing.
+/// The file with the number of the case, and the step that the process is doing.
 pub const AT: &str = "at";
 /// The file with panics, one in each line.
 pub const PANICS: &str = "panics";
@@ -64,7 +64,7 @@ impl Tally {
         fs::write(directory.join(TALLY), text).unwrap();
     }
 
-    /// A process has written these tallies.
+    /// Adds the tallies that a process has written into `directory`.
     pub fn add_all(all: &mut BTreeMap<String, Self>, directory: &Path) {
         let text = fs::read_to_string(directory.join(TALLY)).unwrap_or_default();
         for line in text.lines() {
@@ -77,7 +77,7 @@ impl Tally {
         }
     }
 
-    /// The table has a row for each kind of file.
+    /// Returns a table with a row for each kind of file.
     pub fn table(all: &BTreeMap<String, Self>) -> String {
         let mut text = format!(
             "{:<12}{:>9}{:>11}{:>11}{:>12}{:>10}{:>12}\n",
@@ -97,7 +97,8 @@ impl Tally {
     }
 }
 
-/// SplitMix64's function of the case, so that neighbouring cases have unrelated random numbers.
+/// Returns random numbers for a case. With SplitMix64's function, neighbouring cases have unrelated
+/// ones.
 fn random(case: u64) -> Random {
     let mut z = case.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -123,7 +124,7 @@ fn limits(directory: &Path) -> File {
         assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const limit), 0);
         assert_eq!(libc::setrlimit(libc::RLIMIT_CORE, &raw const none), 0);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        // The text in the file can be deleted from time to time.
+        // The file is opened for appending, so that its text can be deleted from time to time.
         assert!(libc::dup2(words.as_raw_fd(), 2) == 2);
     }
     held::limit(held::now() + MOST_HELD);

@@ -5,9 +5,9 @@
 //!  load of a slot ────────────┘
 //! ```
 //!
-//! A file does not say where other libraries will be. So such a function gets an address after the
-//! image, and counts as a function without bytes. This is done for x86-64, because only x86-64 code
-//! is described in words, which name callees.
+//! A file does not say where other libraries will be. So a function of another library gets an
+//! address after the image, and counts as a function without bytes. This is done for x86-64,
+//! because only x86-64 code is described in words, which name callees.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -23,7 +23,7 @@ const APART: u64 = 16;
 /// The addresses after an image.
 pub(super) struct Outside {
     next: u64,
-    /// By the indices of their symbols.
+    /// The addresses of functions, by the indices of their symbols.
     functions: HashMap<usize, u64>,
     /// The slots of an object file, by what they contain.
     slots: HashMap<u64, u64>,
@@ -136,7 +136,8 @@ impl Image {
             let is_constant = constant.contains(&slot);
             let address = match (r_type, relocation.target()) {
                 (elf::R_X86_64_RELATIVE | elf::R_X86_64_IRELATIVE, _) if is_constant => {
-                    // In the image: the function, or code that chooses it.
+                    // An address in the image: that of the function, or of the code that chooses
+                    // the function.
                     Some(relocation.addend() as u64)
                 }
                 (

@@ -1,4 +1,4 @@
-//! Reads a disassembler's listing. It uses nothing of the crate under test.
+//! Reads a disassembler's listing. This module uses nothing of the crate under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -148,7 +148,7 @@ fn x86(name: &str, operands: &str) -> Line {
     line
 }
 
-/// Whether an operand is an address without registers, where the instruction is not a jump.
+/// Whether an operand of an instruction that is not a jump is an address without registers.
 fn target_only(operand: &str) -> bool {
     operand.starts_with("0x")
 }
@@ -235,9 +235,9 @@ fn after(among: &BTreeMap<u64, &Line>, at: u64) -> Vec<u64> {
     line.targets.iter().copied().chain(next).filter(|to| among.contains_key(to)).collect()
 }
 
-/// Returns where cycles are entered. Each strongly connected set is entered at one instruction,
-/// without which other cycles may remain in the set. It may be entered from instructions in `all`
-/// that the function's first instruction reaches (which excludes padding).
+/// Returns where cycles are entered. In each strongly connected set, one instruction where the set
+/// is entered is taken. Without this instruction, other cycles may remain in the set. A jump into
+/// the set counts if the function's first instruction reaches it (which excludes padding).
 pub fn cycles(
     among: &BTreeMap<u64, &Line>,
     all: &BTreeMap<u64, Line>,
@@ -270,7 +270,7 @@ pub fn cycles(
     headers
 }
 
-/// Walks along the jumps and against them.
+/// Finds the sets by a walk along the jumps, and a second walk against them.
 fn strongly_connected(among: &BTreeMap<u64, &Line>, nodes: &BTreeSet<u64>) -> Vec<BTreeSet<u64>> {
     let mut forwards: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let mut backwards: BTreeMap<u64, Vec<u64>> = BTreeMap::new();

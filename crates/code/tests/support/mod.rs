@@ -47,7 +47,7 @@ impl Compiler {
         let mut clang = Command::new(format!("clang-{}", self.version));
         let machine = if self.is_arm { "aarch64" } else { "x86_64" };
         clang.arg(format!("--target={machine}-linux-gnu"));
-        // A C library's headers are for one machine.
+        // The headers of the C library are for one machine only, so the programs use their own.
         clang.arg("-nostdlibinc").arg("-isystem").arg(programs().join("headers"));
         clang
     }

@@ -17,7 +17,7 @@ pub fn check(bytes: &[u8], choice: u64) {
     let machine = if choice & 4 == 0 { Machine::X86 } else { Machine::Arm };
     let start = [0, 0x1000, u64::MAX - bytes.len() as u64][(choice >> 3) as usize % 3];
     if let Ok(image) = Image::copied(machine, vec![(start, bytes.to_vec())]) {
-        // Somewhere in the middle, aligned as a descriptor.
+        // The descriptor is at any address in the bytes, aligned to 8.
         let descriptor = start.saturating_add(choice % (bytes.len() as u64 + 1)) & !7;
         look(&image, descriptor, 8, mode);
     }
@@ -40,7 +40,7 @@ fn look(image: &Image, descriptor: u64, ids: u32, mode: Mode) {
             }
         }
         let all = region.counts.instructions + region.counts.hooks;
-        // Of overlapping instructions, a walk finds fewer.
+        // If instructions overlap, a walk through the ranges finds fewer of them.
         assert!(all >= count || region.ranges.len() > 1, "{all} {count}");
     }
 }

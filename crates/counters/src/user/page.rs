@@ -74,8 +74,8 @@ pub(crate) const CAP_USER_READ: u64 = 1 << 2;
 pub(crate) const CAP_USER_TIME: u64 = 1 << 3;
 /// `cap_user_time_short`: the time-stamp counter is shorter than 64 bits.
 pub(crate) const CAP_USER_TIME_SHORT: u64 = 1 << 5;
-/// Attempts that may find a changed page before the kernel must read the group. A change is a
-/// context switch or an overflow, so two in a row are already rare.
+/// The number of attempts that may find a changed page before the kernel must read the group. A
+/// change is a context switch or an overflow, so two in a row are already rare.
 const ATTEMPTS: usize = 8;
 
 /// The capabilities needed to read a group without the kernel. Without the times, it is unknown how

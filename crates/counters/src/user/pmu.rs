@@ -9,7 +9,7 @@ pub(crate) trait Pmu {
     fn ticks(&self) -> u64;
 }
 
-/// The real processor. A page of the thread must contain the index of a counter that is read.
+/// The real processor. Only an index that a page of the calling thread contains may be read.
 pub(crate) struct Hardware;
 
 #[cfg(target_arch = "x86_64")]

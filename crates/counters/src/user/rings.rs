@@ -37,8 +37,8 @@
 //!
 //! The cost is two pages of memory for each counter of each thread, and a sample for each event.
 //! The kernel counts these pages as locked (`kernel.perf_event_mlock_kb`, and `RLIMIT_MEMLOCK`
-//! above it). The time for a sample cannot be seen beside the time for a page fault (measured). If
-//! the buffer cannot be mapped, the kernel makes each reading.
+//! above it). The time for a sample is too short to be seen beside the time for a page fault
+//! (measured). If the buffer cannot be mapped, the kernel makes each reading.
 
 use core::sync::atomic::Ordering;
 

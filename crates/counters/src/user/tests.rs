@@ -160,7 +160,7 @@ fn the_kernel_is_asked_whenever_the_page_says_so() {
 /// A processor on which the kernel writes to a page in the middle of a reading.
 struct Interrupted<'p> {
     page: &'p Page,
-    /// Number of counter reads until the write, and the number of writes.
+    /// The number of counter reads until the write. `times` is the number of writes.
     after: Cell<u32>,
     times: Cell<u32>,
     /// The counter's value. Each write decreases it by 100 and increases the offset by 100.

@@ -109,7 +109,7 @@ fn a_file_of_another_table_or_rank_is_named_and_left_out() {
     check(hist, rows, "has no column op of table stats");
     let (others, rows) = of(&zero, "stats");
     check(others, rows, "it has rows of a rank that its part does not have");
-    // The file has the right size, but its footer does not.
+    // The file has the right size, but its footer is damaged.
     let (mut bytes, rows) = of(&one, "stats");
     let size = bytes.len();
     bytes[size - 200..size - 8].fill(0xff);
@@ -167,7 +167,7 @@ fn a_directory_of_somebody_else_is_no_dataset() {
     let error = dataset::export(&profile, &mine, &options(0, false)).unwrap_err().to_string();
     assert!(error.ends_with("is not a dataset, and not empty: it has src"), "{error}");
     assert!(files(&mine) == before);
-    // The profile itself is the directory.
+    // Here, the profile's directory is also given as the dataset's.
     let error = dataset::export(&profile, &path, &options(0, false)).unwrap_err().to_string();
     assert!(error.contains("is not a dataset, and not empty"), "{error}");
     let too_large = dataset::export(&profile, &scratch.join("a"), &options(1 << 31, false));

@@ -145,7 +145,7 @@ fn a_recording_that_has_ended_is_preferred_to_its_beginning() {
     assert!(is_unfinished(&out) && part(&out).schema.ends_with("/2"));
 }
 
-/// An earlier state may arrive late.
+/// An export of an earlier state may come late.
 #[test]
 fn an_earlier_moment_replaces_nothing() {
     let scratch = Scratch::new();
@@ -160,7 +160,7 @@ fn an_earlier_moment_replaces_nothing() {
                 assert!(files(&dir) == before, "{ended} {pages} {calls}");
             }
         }
-        // All calls, but from before the recording had ended.
+        // This export has all calls, but was begun before the recording had ended.
         if ended {
             let last = add(&dir, &script(PAGES, false), &growing(true));
             assert_eq!(last, Exported::AlreadyThere);
@@ -212,7 +212,7 @@ fn what_was_numbered_otherwise_is_written_anew() {
     let calls = |dir: &Path| rows(dir, &part(dir), Table::Calls);
     assert_eq!(calls(&dir).len() as u64, 2 * PAGES * CALLS + 1);
     assert_eq!(calls(&dir), calls(&whole));
-    // Other keys of ops, and files that somebody has removed.
+    // The keys of ops change, or somebody has removed files.
     for damage in [0, 1] {
         let dir = scratch.join(&format!("{damage}"));
         add(&dir, &script(2, false), &growing(true));

@@ -28,7 +28,7 @@ fn any_order_and_tree_gives_the_same_files() {
     let found = merged(&all, &expected);
     assert_eq!(found.members.len(), 5);
     let expected = files(&expected);
-    // One file of each table except for losses, one part, and dataset.json.
+    // These are one file of each table except for losses, one part, and dataset.json.
     assert_eq!(expected.len(), 8, "{:?}", expected.keys());
     let mut random = Random(77);
     for round in 0..8 {
@@ -56,7 +56,7 @@ fn the_same_recording_is_there_once() {
     let before = files(&a);
     add(&a, 3, false);
     assert!(files(&a) == before, "nothing has changed");
-    // With calls, the part is replaced.
+    // An export with calls replaces the part.
     add(&a, 3, true);
     let found = Dataset::open(&a).unwrap();
     assert_eq!(found.members().len(), 1);
@@ -67,7 +67,7 @@ fn the_same_recording_is_there_once() {
     assert_eq!((found.members.len(), found.repeated), (1, 1));
 }
 
-/// A recording that was merged and exported again would be there twice.
+/// If a merged recording could be exported again, it would be there twice.
 #[test]
 fn a_merged_recording_is_not_added_again() {
     let scratch = Scratch::new();

@@ -194,9 +194,9 @@ impl Blocks {
                 if LOOKED_AT.contains(&word) {
                     self.defined.insert(result.of(text).to_vec(), span);
                 }
-                // Another terminator, or a region with blocks, or the generic form. Intrinsics in
-                // the generic form are accepted: IREE has some where a processor has masked vectors
-                // (`llvm.intr.vp.reduce.fmax`).
+                // The statement may be another terminator, have a region with blocks, or be in the
+                // generic form. Intrinsics in the generic form are accepted: IREE has some where a
+                // processor has masked vectors (`llvm.intr.vp.reduce.fmax`).
                 let is_intrinsic = text[op.start as usize..].starts_with(b"\"llvm.intr.");
                 if !(word.contains(&b'.') || is_intrinsic) || has_successor(text, span) {
                     let word = show(first_word(text, op));
@@ -213,7 +213,7 @@ impl Blocks {
     }
 
     /// Finds the targets of the terminators. The error is the line and the defect of a malformed
-    /// one.
+    /// terminator.
     fn resolve(&mut self, text: &[u8]) -> Result<(), (u32, String)> {
         for i in 0..self.body.blocks.len() {
             let block = self.body.blocks[i];

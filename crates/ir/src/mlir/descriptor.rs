@@ -91,7 +91,7 @@ impl Descriptor<'_> {
         code.close();
     }
 
-    /// Writes the function that runs empty hits on its caller's entry.
+    /// Writes the function that runs empty hits in an entry that its caller passes.
     fn rehearse(&self, code: &mut Code) {
         code.function(format_args!(
             "{}(%module: !llvm.ptr, %entry: !llvm.ptr, %times: i64) attributes {{passthrough = \

@@ -206,7 +206,7 @@ impl Print for Code {
     }
 }
 
-/// What the functions that hooks call depend on.
+/// The settings and names on which the functions that hooks call depend.
 #[derive(Clone, Debug)]
 pub struct Hooks {
     /// How hits are recorded.

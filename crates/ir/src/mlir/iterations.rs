@@ -36,7 +36,8 @@ pub struct Counter {
 /// a day even if each takes a third of a nanosecond.
 const LARGEST_STEP: u64 = 1 << 16;
 
-/// The arguments of a header that are read. The compiler's own counter is the first one.
+/// The largest number of a header's arguments that are read. The compiler's own counter is the
+/// first one.
 const MOST_ARGUMENTS: usize = 64;
 
 /// Looks for counters in the loops of one function.

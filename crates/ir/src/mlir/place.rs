@@ -8,9 +8,9 @@ use crate::source::Place;
 
 use super::scan::{Cursor, name_end};
 
-/// The levels of nested locations that are followed.
+/// The largest number of levels of nested locations that are followed.
 const MOST_LEVELS: usize = 16;
-/// The bytes of a location that are read.
+/// The largest number of bytes of a location that are read.
 const MOST_BYTES: usize = 1 << 16;
 
 /// The named locations: `#loc7 = loc("m.mlir":5:13)`.

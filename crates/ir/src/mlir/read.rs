@@ -38,7 +38,7 @@ pub struct Function {
     pub body_line: u32,
     /// Line of the closing brace.
     pub last_line: u32,
-    /// The location after the closing brace.
+    /// The location (`loc(…)`) after the closing brace.
     pub tail: Span,
 }
 
@@ -126,7 +126,7 @@ fn close(text: &[u8], module: &mut Module, at: usize) {
     module.end = (at - blanks) as u32;
 }
 
-/// Refuses a text that is recognised as something else.
+/// Refuses a text that is recognised as something other than MLIR's text.
 fn recognise(text: &[u8]) -> Result<(), IrError> {
     if text.starts_with(b"ML\xefR") {
         return Err(IrError::NotMlir("MLIR bytecode"));

@@ -34,7 +34,7 @@ pub struct Work<'a> {
     pub function: Option<Hook>,
     /// One for each element of [`Choice::loops`].
     pub hooks: &'a [Hook],
-    /// For each element of `hooks`, if there is one.
+    /// For each element of `hooks`: the counter of its loop, if there is one.
     pub counters: &'a [Option<Counter>],
     /// The functions that hooks call.
     pub calls: &'a Hooks,
@@ -170,7 +170,7 @@ impl Work<'_> {
             }
         }
         if block > 0 {
-            // Inserted before the blanks in front of the closing brace.
+            // The blocks are inserted before the blanks in front of the closing brace.
             let inside = Span { start: self.definition.body.start, end: self.definition.body.end };
             let kept = inside.of(self.text).trim_ascii_end().len() as u32;
             edits.insert(inside.start + kept, &lines.out);

@@ -16,7 +16,7 @@ pub fn all(mode: Mode) -> Options<'static> {
     Options { mode, max_depth, min_height, functions: Functions::All, ..Options::default() }
 }
 
-/// What compiling a test program needs.
+/// What is needed to compile and run test programs.
 pub struct Bench {
     pub llvm: Llvm,
     pub scratch: Scratch,

@@ -22,7 +22,7 @@ pub fn check(text: &[u8], choice: u64) -> bool {
     };
     let Ok(done) = instrument(text, &options) else { return false };
     assert_eq!(SideTable::from_json(done.json.as_bytes()).unwrap(), done.table);
-    // The added names would be defined twice.
+    // A second instrumentation would define the added names twice.
     assert!(instrument(&done.text, &options).is_err());
     // A generous limit: a hook has some thousand bytes, and an edge a few hooks.
     assert!(done.text.len() < 200_000 + 40_000 * text.len(), "{} bytes", done.text.len());

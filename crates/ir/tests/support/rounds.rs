@@ -71,7 +71,8 @@ pub fn damaged(seeds: &[&str], pieces: &[&str], random: &mut Random) -> Vec<u8> 
                 bytes.splice(to..to, copy);
             }
             _ => {
-                // Blocks then jump to other blocks, and phi nodes are in other places.
+                // Two lines are exchanged, so that blocks jump to other blocks, and phi nodes are
+                // in other places.
                 let mut lines: Vec<&[u8]> = bytes.split(|b| *b == b'\n').collect();
                 let (a, b) = (random.place(lines.len()), random.place(lines.len()));
                 lines.swap(a, b);

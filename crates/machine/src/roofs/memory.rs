@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::{Cache, Core, Cpus, Kernel, RoofError, team};
 use crate::Machine;
 
-/// Going over memory once takes milliseconds.
+/// The time for which threads work in main memory. Going over it once takes milliseconds.
 const LONG: Duration = Duration::from_millis(10);
 /// The smallest size of all blocks together for main memory, unless less is free. It is also their
 /// size if the machine reports no caches.
@@ -94,7 +94,8 @@ impl Blocks {
     }
 }
 
-/// Returns `None` if the block would fit into the next smaller cache.
+/// Returns the size of each core's block for a cache, or `None` if the block would fit into the
+/// next smaller cache.
 fn of_cache(caches: &[Cache], cache: &Cache, team: u32) -> Option<u64> {
     let sharing = u64::from(team.min(cache.shared_by).max(1));
     let block = grains(cache.bytes / 2 / sharing);
@@ -158,7 +159,7 @@ impl Mapping {
         }
     }
 
-    /// `block` is a multiple of [`GRAIN`].
+    /// Runs the loop over a block `times` times. `block` is a multiple of [`GRAIN`].
     fn go_over(&self, kernel: Kernel, block: u64, times: u64) {
         let arrays: u64 = match kernel {
             Kernel::Read => 1,

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use super::{Core, RoofError};
 
-/// The duration if one step takes microseconds. It is shorter than the time after which the kernel
-/// gives the processor to another program.
+/// The time for which threads work if one step takes microseconds. It is shorter than the time
+/// after which the kernel gives the processor to another program.
 pub const SHORT: Duration = Duration::from_millis(2);
 
-/// A thread first works for the measurement's time divided by this, without being measured. Its
-/// core then runs at the frequency of such work, and the data is in its cache.
+/// Before the measurement, a thread works for the measurement's time divided by this. After that,
+/// its core runs at the frequency of such work, and the data is in its cache.
 const WARM: u32 = 4;
 
 /// Calls `step` on all of these cores at the same time, again and again for the given time. Returns
@@ -75,8 +75,8 @@ pub fn on<T: Send>(core: Core, what: impl FnOnce() -> T + Send) -> Result<T, Roo
     })
 }
 
-/// If the kernel refuses (a sandbox may), the thread runs where it is, and the measurement is about
-/// that core.
+/// Pins the calling thread to a core. If the kernel refuses this, as in some sandboxes, the thread
+/// runs where it is, and the measurement is about that core.
 fn pin(core: Core) {
     let mut set = [0u64; 1024];
     if let Some(word) = set.get_mut(core.cpu as usize / 64) {

@@ -55,8 +55,8 @@ pub(super) const ROWS: &[Row] = &[
     row("counter", Generic::Counter, 0),
     row("gpu_memcpy", Generic::Memcpy, ALL),
     row("gpu_memset", Generic::Memset, ALL),
-    // The three lists have a constant with this name, which prints as `kernel`. So both names are
-    // in the lists.
+    // The three lists have a constant with the name in the next row, which prints as `kernel`. So
+    // both names are in the lists.
     row("concurrent_kernel", Generic::Kernel, ALL),
     row("cuda_runtime", Generic::Runtime, ALL),
     row("cuda_driver", Generic::Driver, ALL),

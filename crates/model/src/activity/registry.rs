@@ -39,8 +39,8 @@ struct Entry {
 pub struct Registry {
     producers: Vec<(String, Vec<Entry>)>,
     by_name: HashMap<String, Label>,
-    /// Labels by their name in lower case. Of several names that differ only in case, the first
-    /// counts.
+    /// Labels by their name in lower case. Of several names that differ only in case, the first one
+    /// is kept.
     by_lower_name: HashMap<String, Label>,
 }
 

@@ -142,7 +142,7 @@ struct Sums<'a> {
 #[derive(Clone, Copy)]
 struct Value {
     number: f64,
-    /// Whether the value is a sum over calls. A quotient of two sums is none.
+    /// Whether the value is a sum over calls. A quotient of two sums is not such a sum.
     is_sum: bool,
 }
 
@@ -160,7 +160,7 @@ impl Value {
 struct Found<'n> {
     name: &'n Name,
     place: usize,
-    /// Whether the name was found only without modifiers.
+    /// Whether the counter was found only after modifiers were left out.
     loose: bool,
 }
 

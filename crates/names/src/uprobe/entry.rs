@@ -3,9 +3,9 @@
 //! When a program reaches a return probe, the kernel replaces the return address: the word on top
 //! of the stack on x86, and the link register on AArch64 (`arch_uretprobe_hijack_return_addr`,
 //! Linux 6.18). The kernel does not check whether a return address is there. In the middle of a
-//! function, it would destroy a saved register or a variable. So two things are checked in the
-//! file. A symbol or the unwinding tables (`.eh_frame`) must say that a function begins there. If
-//! the tables describe the place, they must also say that the return address is in that word or
+//! function, the kernel would destroy a saved register or a variable. So two things are checked in
+//! the file. A symbol or the unwinding tables (`.eh_frame`) must say that a function begins there.
+//! If the tables describe the place, they must also say that the return address is in that word or
 //! register. The second check finds symbols that look like functions but are reached by a jump:
 //! `NAME.cold`, trampolines, the first instruction of a program.
 //!
@@ -43,9 +43,10 @@ pub(super) fn check<Elf: Class>(file: &Symbols<'_, Elf>, offset: u64) -> Result<
 
 /// Where the return address is, according to the unwinding tables.
 enum Frame {
-    /// Where it is at the entry of a function. `begins`: the description of a function begins here.
+    /// The return address is where it is at the entry of a function. `begins` says whether the
+    /// description of a function begins here.
     Entered { begins: bool },
-    /// In another place.
+    /// The return address is in another place.
     Elsewhere,
     /// The tables do not describe this instruction.
     Unknown,

@@ -86,7 +86,8 @@ fn event(
     Ok(Some(VendorEvent { name, pmu, terms, unit, scale, description, deprecated }))
 }
 
-/// Returns the objects of `file`. The reason why there are none goes to `problems`.
+/// Returns the objects of `file`. If the file cannot be read, or is no table, the reason goes to
+/// `problems`. A JSON object without a list `Events` has none, which is no problem.
 fn objects(file: &Path, problems: &mut Vec<String>) -> Vec<Object> {
     list(file).unwrap_or_else(|problem| {
         problems.push(problem);
@@ -115,7 +116,7 @@ fn list(file: &Path) -> Result<Vec<Object>, String> {
         .collect())
 }
 
-/// Returns a value as text, unless it is empty or null.
+/// Returns a text or a number as text. Returns `None` for an empty text, and for other values.
 fn text(object: &Object, key: &str) -> Option<String> {
     match object.get(key)? {
         Value::String(text) if !text.trim().is_empty() => Some(text.trim().to_owned()),

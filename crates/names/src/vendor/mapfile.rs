@@ -88,7 +88,8 @@ enum Cpu {
     Arm { midr: u64 },
 }
 
-/// Variant and revision in MIDR_EL1, which share a table.
+/// The bits of variant and revision in MIDR_EL1. Processors that differ only in these share a
+/// table.
 const MIDR_VERSION: u64 = 0x00f0_000f;
 
 impl Cpu {

@@ -24,7 +24,7 @@ thread_local! {
     static INNERMOST: Cell<*mut Frame> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-// From the Itanium C++ ABI, exception handling.
+// These values are from the Itanium C++ ABI, exception handling.
 const SEARCH_PHASE: c_int = 1;
 const HANDLER_FRAME: c_int = 4;
 const FORCE_UNWIND: c_int = 8;
@@ -273,9 +273,9 @@ fn caught(exception: NonNull<RawException>) -> String {
         return runtime.end(raw);
     }
     if let Some(cleanup) = cleanup {
-        // SAFETY: the ABI asks a language that catches another's exception to call its cleanup
-        // function. The destructor of the exception may throw in turn, which ends with the second
-        // exception's cleanup.
+        // SAFETY: the ABI asks a language that catches another language's exception to call the
+        // cleanup function in the exception. The destructor of the exception may throw in turn,
+        // which ends with the second exception's cleanup.
         let _ = unsafe {
             call(
                 cleanup as *const c_void,

@@ -135,14 +135,14 @@ impl Drop for OnThread {
 
 unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes `info`, which is valid during the handler. For signals that a
-    // process sends, the kernel sets the number of this process.
+    // process sends, the kernel sets `si_pid` to the number of the sender.
     let is_own = unsafe {
         let code = (*info).si_code;
         code > 0 || code == libc::SI_TKILL && (*info).si_pid() == libc::getpid()
     };
     if is_own && IS_ASKED_FOR.get() {
         LAST.store(signal, Ordering::Relaxed);
-        // This call does not return from inside of a guarded call.
+        // If this thread is in a guarded call, `leave_by` does not return.
         call::leave_by(signal);
     }
     let index = SIGNALS.iter().position(|known| *known == signal).unwrap_or(0);

@@ -106,7 +106,7 @@ impl Runtime {
                 (None, _) => "a C++ exception".to_owned(),
             }
         };
-        // The exception's destructor is the plugin's.
+        // The exception's destructor is the plugin's code.
         // SAFETY: the exception is still the current one of this thread, as the runtime's
         // `__cxa_end_catch` requires.
         let _ = unsafe { (self.call)(self.end_catch, std::ptr::null(), std::ptr::null()) };

@@ -66,7 +66,7 @@ impl Held {
     pub(super) fn now() -> Self {
         let mut held = Vec::new();
         let Some((object, size)) = object() else { return Self(held) };
-        // SAFETY: gettid has no arguments. It has no wrapper in old versions of glibc.
+        // SAFETY: gettid has no arguments. Old versions of glibc have no wrapper for it.
         let thread = unsafe { libc::syscall(libc::SYS_gettid) } as c_int;
         let step = size_of::<usize>();
         for offset in (0..size.saturating_sub(size_of::<libc::pthread_mutex_t>())).step_by(step) {

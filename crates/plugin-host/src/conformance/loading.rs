@@ -98,7 +98,7 @@ fn large_registry(plugin: &mut Plugin, findings: &mut Findings) {
     }
 }
 
-/// The bytes after the room of a query.
+/// The value of the bytes after the room of a query.
 const GUARD: u8 = 0xa5;
 
 struct Query {

@@ -103,7 +103,7 @@ mod tests {
         let guard = lock.lock().expect("free");
         assert_eq!(*guard, 40_000);
         assert_eq!(lock.lock().err(), Some(Held));
-        // As if the thread had left the call by a jump.
+        // The lock stays taken, as if the thread had left the call by a jump.
         std::mem::forget(guard);
         assert_eq!(lock.lock().err(), Some(Held));
         *lock.lock_outermost() += 1;

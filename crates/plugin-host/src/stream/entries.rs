@@ -20,8 +20,8 @@ pub(super) const FIELD: u8 = 18;
 const MOST_VALUE: usize = 16 << 20;
 /// The largest length of a value that is written once.
 const MOST_REPEATED: usize = 1024;
-/// If texts take more bytes, new values are not looked up. Otherwise values that do not repeat
-/// would take more and more memory.
+/// If the texts in memory take more bytes, values of arguments are not looked up any more.
+/// Otherwise values that do not repeat would take more and more memory.
 const MOST_KEPT: usize = 64 << 20;
 
 const INTEGER: u64 = 0;
@@ -30,7 +30,7 @@ const TEXT: u64 = 2;
 const JSON: u64 = 3;
 const REPEATED_TEXT: u64 = 4;
 const REPEATED_JSON: u64 = 5;
-/// The bits of a key's number for the kind of the value.
+/// The kind of an argument's value takes this many low bits; the number of its key is above them.
 const KIND_BITS: u32 = 3;
 
 /// The rows that were written. Their index is their number.
@@ -136,7 +136,7 @@ impl<W: Write> Writer<W> {
         put(buffer, category);
         put_signed(buffer, entry.time_ns.wrapping_sub(self.last_start));
         self.last_start = entry.time_ns;
-        // The fields that follow.
+        // The bits of this byte say which optional fields follow.
         buffer.push(
             u8::from(entry.duration_ns.is_some())
                 | u8::from(entry.id.is_some()) << 1
@@ -221,7 +221,8 @@ impl ReadId {
     }
 }
 
-/// A value as it was read. A text is a number of the stream's, or a place in [`Reader::values`].
+/// A value as it was read. A text or JSON is the number of a text of the stream, or a place in
+/// [`Reader::values`].
 enum ReadValue {
     Integer(i64),
     Unsigned(u64),

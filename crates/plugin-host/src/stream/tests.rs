@@ -205,7 +205,8 @@ impl Sink for Bytes {
     fn counter(&mut self, _: &Counter<'_>) {}
 }
 
-/// Many short events name the same long key.
+/// Tests a stream of many short events with the same long key, which a profile would contain many
+/// times.
 #[test]
 fn few_bytes_do_not_become_many() {
     let repeat = |length: usize, events: u64| {
@@ -224,7 +225,8 @@ fn few_bytes_do_not_become_many() {
     let (ending, got, had) = repeat(60_000, 20_000);
     assert!(matches!(ending, Ending::Damaged { .. }), "{ending:?}");
     assert!(got <= REPEATED_ANYWAY + (MOST_REPEATS + 1) * had, "{had} bytes became {got}");
-    // A stream like those of real plugins is read completely, up to its missing end.
+    // A stream with names as long as those of real plugins is read completely; only its end is
+    // missing.
     let (ending, got, _) = repeat(100, 200_000);
     assert_eq!((ending, got), (Ending::Cut, 200_000 * 101));
 }

@@ -135,7 +135,8 @@ impl Model {
         self.lines.push(format!("{} {:?} {name:?} {pairs:?}", last.head, last.flow));
     }
 
-    /// Checks that a call succeeds or fails. A failed call is a problem.
+    /// Checks that a call succeeded or failed as it should. The host must count a failed call as a
+    /// problem.
     fn expect(&mut self, code: c_int, succeeds: bool) {
         assert_eq!(code, if succeeds { 0 } else { -1 });
         self.wrong += u64::from(!succeeds);
@@ -157,7 +158,7 @@ fn script<R>(run: impl FnOnce(&mut Script) -> R) -> R {
     SCRIPT.with_borrow_mut(|script| run(script.as_mut().expect("set by the round")))
 }
 
-/// Returns mostly success. The host must report other results as problems.
+/// Returns mostly success. The host must report each other code as a problem.
 fn code() -> c_int {
     script(|script| {
         let code = if script.choose.odd(8) { script.choose.number() as c_int } else { 0 };

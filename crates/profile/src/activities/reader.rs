@@ -33,7 +33,8 @@ pub struct Activities {
     pub member: usize,
     names: Vec<String>,
     rows: Vec<(Option<String>, Option<String>)>,
-    /// The directory of all activities; `None` if this one was refused.
+    /// The directory that contains all directories of activities; `None` if these activities were
+    /// refused.
     all: Option<Dir>,
 }
 
@@ -106,7 +107,8 @@ impl Activities {
         self.names.get(name.0 as usize).map(String::as_str)
     }
 
-    /// Returns the number of rows in `rows.arrows`. Events may refer to other rows.
+    /// Returns the number of rows in `rows.arrows`. Events may refer to rows that are not in the
+    /// file.
     pub fn row_count(&self) -> usize {
         self.rows.len()
     }

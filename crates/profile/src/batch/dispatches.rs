@@ -56,8 +56,9 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// The dispatch numbers of one page's calls, as steps and numbers of consecutive calls. A call's
-/// number is that of the call before it plus the step, and 0 without a dispatch.
+/// The dispatch numbers of one page's calls, as pairs: a step, and how many consecutive calls have
+/// this step. A call's number is that of the call before it plus the step, and 0 without a
+/// dispatch.
 #[derive(Debug, Default)]
 struct Steps(Vec<(i64, u64)>);
 
@@ -128,7 +129,8 @@ impl Cursor<'_> {
     }
 }
 
-/// Computes the dispatch numbers of a process's calls, above `last`.
+/// Computes the dispatch numbers of a process's calls. They begin after `last`, which becomes the
+/// highest number.
 fn number(profile: &Profile, process: usize, last: &mut u64) -> HashMap<PageKey, Steps> {
     let mut done = HashMap::new();
     let Some(of) = profile.processes.get(process) else { return done };

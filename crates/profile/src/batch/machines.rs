@@ -1,5 +1,5 @@
-//! The columns of profiles with calls of virtual machines. The role also exists in profiles with
-//! calls that belong to no thread.
+//! The columns of profiles with calls of virtual machines. The column of the role also exists in
+//! profiles with calls that belong to no thread.
 
 use std::collections::HashMap;
 use std::sync::Arc;

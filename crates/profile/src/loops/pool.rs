@@ -70,8 +70,8 @@ pub(crate) fn frames(
     for block in run.blocks() {
         match block {
             Ok(block) => {
-                // The process may have failed to write its own frame of the module. This one
-                // contains less.
+                // The process may have failed to write its own frame of the module. This frame
+                // contains less than the process's own one.
                 write(&LoopFrame::Module(block.module_frame()).to_bytes())?;
                 block.write(&mut write)?;
             }
@@ -89,7 +89,7 @@ pub(crate) fn append(pool: &PoolFile, run: &LoopRun, part: &Dir, path: &Path) ->
         Ok(())
     };
     if frames(&bytes, collect).map_err(Error::on("read", path))? {
-        // Not a frame, so readers report the damage.
+        // These bytes are not a frame, so readers report the damage.
         all.extend_from_slice(&[0xff; 8]);
     }
     let mut file = part.append(LOOPS_NAME)?;

@@ -17,7 +17,7 @@ use crate::manifest::Clock;
 use crate::profile::{Process, Profile};
 use crate::sparse::{is_mostly_holes, read_data};
 
-/// Moments that are closer together give no rate of a clock.
+/// The rate of a clock is computed only from moments that are at least this far apart.
 const SHORTEST_NS: u64 = 1_000_000;
 
 impl Profile {
@@ -179,7 +179,8 @@ impl Found {
             match frame {
                 LoopFrame::Module(module) => {
                     let known = self.modules.entry(module.number).or_default();
-                    // A frame from the pool contains less than one that the process wrote.
+                    // A module's frame from the pool contains less than the frame that the process
+                    // wrote.
                     let says_less =
                         known.costs.is_none() && known.object.is_empty() && known.table.is_empty();
                     if says_less {
@@ -296,7 +297,8 @@ fn code_of(frame: CodeFrame) -> LoopCode {
     }
 }
 
-/// `None` if there was no hit: then the smallest number is above the largest one.
+/// Converts what was read about iterations. `None` if there was no hit: the smallest number is
+/// then above the largest one.
 fn trips_of(trips: Trips) -> Option<LoopTrips> {
     let Trips { least, most, first, buckets } = trips;
     (least <= most).then_some(LoopTrips { least, most, first, buckets })

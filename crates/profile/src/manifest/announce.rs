@@ -39,8 +39,8 @@ pub struct Announcement {
 }
 
 impl Announcement {
-    /// Prepares the manifest of the profile in `dir`. The process that writes it will be watched,
-    /// too.
+    /// Prepares the manifest of the profile in `dir`. The process that writes the manifest adds
+    /// itself to the watched processes.
     ///
     /// # Errors
     /// Fails if the directory cannot be opened, or if the system has no random numbers.

@@ -40,7 +40,7 @@ pub enum Lost {
     /// apart takes the right to open files by their handles (root).
     DeletedOrMoved,
     /// The command that made the pool was killed before it wrote the profile's manifest, so nothing
-    /// was recorded.
+    /// was recorded. This is also the state of an empty directory.
     Unfinished,
     /// The file is not a pool, or does not name a profile. No data can be moved from it to a
     /// profile.
@@ -50,8 +50,8 @@ pub enum Lost {
     OtherVersion,
 }
 
-/// A younger unfinished or damaged pool, in seconds, is ignored, because a command may still be
-/// making it. Making a pool takes milliseconds.
+/// An unfinished or damaged pool that is less than this many seconds old is ignored, because a
+/// command may still be making it. Making a pool takes milliseconds.
 const MAKING_S: u64 = 60;
 
 /// Returns the pools of the caller that no process and no profile can use, and what is left of such
@@ -78,14 +78,16 @@ fn orphan(around: &Dir, name: OsString) -> Option<Orphan> {
     let orphan = match place.inside.file(POOL_NAME) {
         Ok(file) => with_pool(place, file)?,
         Err(e) if e.is_not_found() => without_pool(place)?,
-        // `run` did not make such an entry (a link, a pipe, a file that we may not read).
+        // The entry is a link, a pipe or a file that we may not read. `run` does not make such
+        // entries.
         Err(_) => return None,
     };
     let may_be_in_the_making = matches!(orphan.state, Lost::Unfinished | Lost::Damaged);
     (!may_be_in_the_making || orphan.age_s >= MAKING_S).then_some(orphan)
 }
 
-/// Returns a directory without a pool: the command was killed before it made the pool.
+/// Returns an empty directory: the command was killed before it made the pool, or while it deleted
+/// the directory.
 fn without_pool(place: Place) -> Option<Orphan> {
     if !is_only(&place, &[]) {
         return None;
@@ -143,8 +145,8 @@ fn state_of(pool: &PoolFile) -> Option<Lost> {
     lost(pool.owner())
 }
 
-/// Determines what is wrong with a file that is not a pool of this version; `None` if it may be
-/// something else of the user's.
+/// Determines what is wrong with a file that is not a pool of this version, or names no profile.
+/// `None` if it may be something else of the user's.
 fn damage(place: &Place, file: &File) -> Option<Lost> {
     match PoolFile::version(file).ok()? {
         Some(version) if version != VERSION => Some(Lost::OtherVersion),
@@ -175,7 +177,8 @@ fn age_s(pool: &PoolFile) -> u64 {
     since.map_or(made, |since| since.min(made))
 }
 
-/// Determines what happened to the profile; `None` if it still exists, or if nothing is known.
+/// Determines what happened to the profile; `None` if it still exists as a profile, or if nothing
+/// is known.
 fn lost(owner: &Owner) -> Option<Lost> {
     let path = PathBuf::from(owner.path.as_ref()?);
     let is_it = |dir: &Dir| dir.stat().is_ok_and(|s| owner.is(s.st_dev, s.st_ino, s.st_uid));

@@ -61,7 +61,7 @@ impl ClockMap {
     }
 
     /// Converts the start and the duration of a call. Start and end are rounded separately. So a
-    /// call that ends inside of another call still does.
+    /// call that ends inside of another call also does so after the conversion.
     fn call(&self, start: &mut u64, duration: &mut u64) {
         let begin = self.since(*start);
         let end = begin.saturating_add(*duration as i64);
@@ -239,7 +239,8 @@ mod tests {
         assert!(longest as i64 > 0, "a duration that cannot be stays above 0");
     }
 
-    /// Histograms with 1,000 ticks of the recording have 500 ticks of the profile afterwards.
+    /// Each histogram contains times of 1,000 ticks of the recording, which become 500 ticks of
+    /// the profile.
     #[test]
     fn all_histograms_of_a_process_are_mapped() {
         let here = line(&[(0, 0, 0), (20_000_000, 10_000_000, 10_000_000)]);

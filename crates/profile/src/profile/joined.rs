@@ -57,7 +57,8 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     }
     let snapshots: Vec<_> = moments.iter().map(|m| (*m).into()).collect();
     let timeline = fit(manifest.clock.into(), &snapshots, &processes);
-    // Only the clock of the whole profile matters.
+    // The times of all passes are converted with the clock of the whole profile, so only its
+    // calibration counts.
     losses.retain(|loss: &LossCount| loss.loss() != Some(Loss::ClockUncalibrated));
     if !timeline.calibrated && processes.iter().any(|p| !p.threads.is_empty()) {
         losses.push(LossCount::new(Loss::ClockUncalibrated, 1));

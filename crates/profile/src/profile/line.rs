@@ -24,7 +24,7 @@ impl Profile {
     }
 }
 
-/// Fits the line through all snapshots. Page headers contain less exact readings of ticks and
+/// Fits the line through the snapshots. Page headers contain less exact readings of ticks and
 /// `CLOCK_MONOTONIC`. They are used if the snapshots are too few, or much closer together than the
 /// headers (after a crash, there is no snapshot of the end).
 pub(super) fn fit(kind: ClockKind, snapshots: &[Snapshot], processes: &[Process]) -> Timeline {
@@ -32,7 +32,7 @@ pub(super) fn fit(kind: ClockKind, snapshots: &[Snapshot], processes: &[Process]
     if kind == ClockKind::Monotonic {
         return exact;
     }
-    // Plugins may have reported any times.
+    // Parts of plugins are left out, because plugins may have reported any times.
     let recorded = || processes.iter().filter(|process| !process.id.is_of_plugins());
     let headers = || recorded().flat_map(|p| &p.threads).flat_map(Thread::headers);
     let offset = snapshots.first().map_or(0, |s| s.realtime_ns.wrapping_sub(s.monotonic_ns));

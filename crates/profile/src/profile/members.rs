@@ -35,8 +35,8 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     let first = first(&members);
     let clock = members.get(first).map(|one| one.manifest.clock).unwrap_or_default();
     manifest.clock = clock;
-    // Set only in memory. In a file, a number of passes means that the directories of the passes
-    // are next to it.
+    // This number is set only in memory. In a file, a number of passes means that the directories
+    // of the passes are next to it.
     manifest.passes = members.iter().map(|one| one.manifest.passes).max().unwrap_or(0);
     let timeline = common(&members, first);
     let described = describe(&manifest, &members, first);
@@ -63,7 +63,8 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
         losses: Vec::new(),
         left_out: Vec::new(),
         roots: Vec::new(),
-        // The recordings of the members were over when they were merged.
+        // There are no pools, because the recordings of the members were over when they were
+        // merged.
         pools: Vec::new(),
     };
     for (member, ((one, map), places)) in members.into_iter().zip(maps).zip(places).enumerate() {
@@ -169,7 +170,7 @@ fn common(members: &[Profile], first: usize) -> Timeline {
     let mut alike = members.iter().filter(|one| same_clock(one, reference));
     let snapshots: Vec<_> = alike.by_ref().flat_map(|one| &one.snapshots).collect();
     let snapshots: Vec<record::Snapshot> = snapshots.into_iter().map(|m| (*m).into()).collect();
-    // Page headers are not needed if the snapshots are far enough apart.
+    // `fit` uses the headers of pages only if the snapshots are not far enough apart.
     let line = fit(reference.manifest.clock.into(), &snapshots, &reference.processes);
     if line.calibrated { line } else { reference.timeline }
 }

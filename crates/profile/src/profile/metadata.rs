@@ -8,7 +8,8 @@ use record::meta::{self, FRAME_PREFIX_BYTES, Frames};
 /// Reads a file of metadata frame by frame. The memory use depends on the complete frames, and not
 /// on the length of the file, which may consist mostly of holes.
 pub(super) fn read(mut file: File) -> io::Result<Frames> {
-    /// How many bytes of one frame are read. The names of all functions of a program take less.
+    /// At most this many bytes of one frame are read. The names of all functions of a program take
+    /// less.
     const MOST: u64 = 1 << 30;
     let mut all = Frames::default();
     let (mut at, mut bytes) = (0, Vec::new());

@@ -9,8 +9,8 @@ use crate::leftovers::PartId;
 use crate::manifest::Manifest;
 use crate::ops::Ops;
 
-/// Gives processes without a rank or a job name of their own those of the recording. Parts with
-/// events of plugins get those of the plugins' process.
+/// Gives each process without its own rank or job name that of the recording. Parts with events of
+/// plugins get the rank and the name of the plugins' process.
 pub(super) fn complete(processes: &mut [Process], of_recording: &Manifest) {
     let own: HashMap<PartId, (Option<Job>, Option<String>)> = processes
         .iter()
@@ -102,7 +102,7 @@ impl Profile {
         self.members.get(process.member).map_or(&self.manifest.host, |member| &member.host)
     }
 
-    /// Returns whether the rank of a process is known.
+    /// Returns whether the rank of any process is known.
     pub fn has_ranks(&self) -> bool {
         self.processes.iter().any(|process| process.job.is_some())
     }

@@ -28,7 +28,7 @@ pub(super) enum Node {
     File(Arc<OwnedFd>),
     /// A directory in memory.
     Dir(Tree),
-    /// The directory with the same name in this one.
+    /// Stands for the directory of the same name in this other directory.
     Elsewhere(Dir),
     /// An entry on disk that must not be shown.
     Hidden,
@@ -48,7 +48,7 @@ impl Tree {
         self.entries().insert(name.to_owned(), node);
     }
 
-    /// Returns the names of the entries, and whether they are shown.
+    /// Returns the names of the entries, and for each of them whether it is shown.
     pub fn names(&self) -> Vec<(OsString, bool)> {
         let is_shown = |node: &Node| !matches!(node, Node::Hidden);
         self.entries().iter().map(|(name, node)| (name.clone(), is_shown(node))).collect()

@@ -111,7 +111,8 @@ impl Tracks {
             let times = [Times::Ticks, Times::Monotonic]
                 .into_iter()
                 .find(|times| times.name() == text("times", row));
-            // A later version wrote a scope or clock that this version cannot interpret.
+            // A later version may have written a scope or clock that this version cannot
+            // interpret.
             let (Some(id), Some(scope), Some(times)) = (small("series", row), scope, times) else {
                 continue;
             };
@@ -164,7 +165,7 @@ pub struct Samples<'a> {
 
 impl Samples<'_> {
     /// Returns the next samples; `None` at the end. Samples of unknown series are left out: those
-    /// described after this directory was opened, or with a damaged description.
+    /// that were described after this directory was opened, or whose description cannot be read.
     pub fn next_batch(&mut self) -> Result<Option<Vec<Sample>>> {
         let Some(stream) = &mut self.stream else { return Ok(None) };
         let Some(batch) = stream.next_batch()? else { return Ok(None) };

@@ -11,8 +11,8 @@ pub struct ScopeNames<'a> {
     sources: HashMap<Key<'a>, BTreeSet<&'a str>>,
 }
 
-/// Sources share machines, CPUs and nodes. So their keys also contain the track and the name of a
-/// series.
+/// Different sources share the machine, its CPUs and its nodes, so keys with these scopes also
+/// contain the track and the name of a series.
 type Key<'a> = (Scope, Option<(&'a str, &'a str)>);
 
 fn key(series: &Series) -> Key<'_> {
@@ -38,7 +38,7 @@ impl<'a> ScopeNames<'a> {
         names
     }
 
-    /// Returns the source of a series if another source has the same scope.
+    /// Returns the source of a series if the name of its scope must contain the source.
     pub fn source<'s>(&self, series: &'s Series) -> Option<&'s str> {
         let sources = self.sources.get(&key(series)).filter(|sources| sources.len() > 1)?;
         let own = short(&series.source);

@@ -105,8 +105,8 @@ impl TracksWriter {
     pub fn flush(&mut self) -> Result<()> {
         let batch = self.take_samples();
         if !self.fresh.is_empty() {
-            // Samples have no meaning without the descriptions, so these stay in memory until they
-            // were written.
+            // Samples have no meaning without the descriptions of their series, so the
+            // descriptions stay in memory until they were written.
             self.series.append(&series_batch(&self.fresh).map_err(self.broken())?)?;
             self.fresh.clear();
         }

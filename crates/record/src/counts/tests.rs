@@ -47,9 +47,9 @@ fn a_table_says_what_was_called() {
 fn a_table_says_what_is_known_by_steps() {
     let mut bytes = table(3, &[(2, [96, 0, 0, 0, 0, 0, 0, 0])]);
     let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
-    // Sampled, weight, squared weight, away before, away.
+    // The words for steps: sampled, weight, squared weight, away before, away.
     [5, 5, 5, 0, 11].iter().enumerate().for_each(|(i, word)| put(80 + 8 * i, *word));
-    // Calls before the step, sum, squares, unseen, always, in cut.
+    // The words of the entry: calls before the step, sum, squares, unseen, always, in cut.
     [90, 30, 180, 66, 0, 4]
         .iter()
         .enumerate()
@@ -117,7 +117,7 @@ fn damage_costs_only_the_frame_that_it_hits() {
         let read = read_frames(&damaged);
         assert_eq!((read.frames, read.torn), (vec![second.clone()], 1), "cut at {cut}");
     }
-    // More rows than the payload can contain, with the right checksum.
+    // The payload states more rows than it can contain, and its checksum is right.
     let mut payload = first.to_bytes()[crate::meta::FRAME_PREFIX_BYTES..].to_vec();
     payload[24..28].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(read_frames(&frame(KIND_COUNTS, &payload)).torn, 1);

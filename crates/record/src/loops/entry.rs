@@ -6,7 +6,7 @@ pub const EVENT_BYTES: usize = 24;
 
 /// The positions of the words of an entry.
 pub mod word {
-    /// Number of hits: entries of the loop or function.
+    /// Number of hits: how often the loop or function was entered.
     pub const HITS: usize = 0;
     /// Mode sampled: the number of the next hit that will be timed.
     pub const NEXT: usize = 1;

@@ -180,7 +180,8 @@ impl Wire for RowsFrame {
         let mut rows = Vec::new();
         for _ in 0..count {
             let (id, mask) = (d.u32()?, d.u32()?);
-            // A row without words needs few bytes in a file but much memory.
+            // A row without words is refused, because it needs few bytes in a file but much
+            // memory.
             if mask == 0 {
                 return Err(Truncated { at: 0 });
             }

@@ -90,7 +90,7 @@ pub struct BlockHeader {
 const _: () = assert!(size_of::<RunHeader>() == RUN_HEADER_BYTES);
 const _: () = assert!(size_of::<BlockHeader>() == BLOCK_BYTES);
 
-/// The words before the buckets: `least`, `most`, `first`, `mask`.
+/// Number of the words before the buckets: `least`, `most`, `first` and `mask`.
 const TRIP_WORDS: usize = 4;
 const MOST_BUCKETS: u32 = 64;
 
@@ -353,7 +353,8 @@ impl<'a> Block<'a> {
             let at = shape.trips_offset() + id as usize * shape.trip_bytes();
             let word = |i: usize| word64(bytes, at + 8 * i);
             let (least, most, first) = (word(0)?, word(1)?, word(2)?);
-            // These are the initial values: there was no hit.
+            // Without a hit, the smallest number still has its initial value, which is above the
+            // largest number.
             if least > most {
                 return None;
             }

@@ -24,7 +24,8 @@ fn example() -> Vec<u8> {
     put(&mut run, 64, 9);
     put(&mut run, 72, 8);
     let first = 256;
-    // 128 + 2 · 128 + 2 · (1 + 1) · 8 + 2 · 24 = 464 bytes, rounded up to a multiple of 64.
+    // The block takes 128 + 2 · 128 + 2 · (1 + 1) · 8 + 2 · 24 = 464 bytes, rounded up to a
+    // multiple of 64.
     for (at, word) in [(0usize, 1), (4, 2), (8, 1), (12, 2)] {
         put32(&mut run, first + at, word);
     }
@@ -217,7 +218,8 @@ fn frames_round_trip_and_every_truncation() {
     }
 }
 
-/// Two ids with four buckets each. The `least` of the first id shows that it has no hits.
+/// The block has two ids with four buckets each. The `least` of the first id shows that it has no
+/// hits.
 #[test]
 fn iterations_of_single_hits_become_frames() {
     let mut run = example();

@@ -17,7 +17,8 @@ pub struct Calibration {
     pub inside_values: Vec<u64>,
     /// How much the other fields vary from call to call. `None` if unknown.
     pub spread: Option<Spread>,
-    /// Sums of the values, for means. `None` if the sums or the spread are unknown.
+    /// Sums over the empty calls, from which means are computed. `None` if the sums or the spread
+    /// are unknown.
     pub sums: Option<Sums>,
 }
 

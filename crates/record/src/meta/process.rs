@@ -18,8 +18,8 @@ pub struct ProcessCost {
     pub process_cpu_ns: u64,
 }
 
-/// See [`crate::meta::Frame::Leaving`]. A page cannot contain the cost of appending itself, so it
-/// is written at the end of the process.
+/// See [`crate::meta::Frame::Leaving`]. A page cannot contain the cost of appending itself, so
+/// this cost is written at the end of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leaving {
     /// Number of pages that threads appended when they ended.

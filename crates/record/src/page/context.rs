@@ -85,7 +85,8 @@ impl Contexts {
         (&raw const self.slots[export as usize % SLOTS]).cast()
     }
 
-    /// Remembers a call that is about to be written. Returns the bits of the record's tag.
+    /// Remembers a call that is about to be written. Returns the bits of the record's tag for the
+    /// fields that were not predicted.
     #[inline(always)]
     pub fn write(&mut self, call: &Call) -> u8 {
         let mut tag = 0;
@@ -100,8 +101,8 @@ impl Contexts {
         if call.workgroup != slot.next {
             tag |= TAG_WORKGROUP;
         }
-        // Two comparisons: loading both fields at once would have to wait for the two stores that
-        // wrote them.
+        // The fields are compared one by one, because loading both at once would have to wait for
+        // the two stores that wrote them.
         if (call.location != self.place[0]) | (call.worker != self.place[1]) {
             self.place = [call.location, call.worker];
             tag |= TAG_PLACE;

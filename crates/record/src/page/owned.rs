@@ -134,8 +134,8 @@ impl OwnedPage {
         self.start.thread_name = name;
     }
 
-    /// Returns the bytes to append to a file of pages. `last`: whether this is the thread's last
-    /// page.
+    /// Returns the bytes to append to a file of pages. `last` says whether this is the thread's
+    /// last page.
     pub fn seal(&mut self, last: bool) -> &[u8] {
         // SAFETY: `new` has attached a page, and the borrow of `self` prevents changes to it while
         // the slice is used.

@@ -1,4 +1,4 @@
-//! Writes pages. This code runs on the hot path.
+//! Writes pages. The recorder runs this code for every recorded call.
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
@@ -178,7 +178,7 @@ impl PageWriter {
         self.at as usize + LONGEST_RECORD + LONGEST_VALUES <= PAGE_BYTES
     }
 
-    /// Whether the values of the last call fit.
+    /// Whether the values of the call that was just committed fit, however many they are.
     #[inline(always)]
     pub fn has_room_for_values(&self) -> bool {
         self.at as usize + LONGEST_VALUES <= PAGE_BYTES
@@ -205,7 +205,7 @@ impl PageWriter {
     }
 
     /// Begins a call record. The caller appends the readings of each group and commits the record.
-    /// `scaled`: the running time of some group differs from its enabled time.
+    /// `scaled` says whether the running time of some group differs from its enabled time.
     /// # Safety
     /// A page with room must be attached.
     #[inline(always)]
@@ -279,7 +279,7 @@ impl PageWriter {
         unsafe {
             let start = self.page.add(self.at as usize);
             start.write(TAG_VALUES);
-            // The length precedes the values. It is below 2^14, so two bytes are enough.
+            // The length precedes the values. It is below 2^14, so two bytes are enough for it.
             let first = start.add(3);
             let mut cursor = Cursor { at: first };
             for (key, value) in values.iter().take(MOST_VALUES) {
@@ -312,8 +312,8 @@ impl PageWriter {
         }
     }
 
-    /// Stores the thread's usage when the recorder had attached to it, and the time that attaching
-    /// took. What the thread uses from then on belongs to the program.
+    /// Stores what the thread had used at the moment when the recorder had attached to it, and the
+    /// time that attaching took. What the thread uses from then on belongs to the program.
     ///
     /// # Safety
     /// A page must be attached.
@@ -344,9 +344,9 @@ impl PageWriter {
         }
     }
 
-    /// Returns the bytes to append to the profile. `last`: whether this is the thread's last page.
-    /// The flags are stored after the checksum, so if the process is killed meanwhile, a page that
-    /// is marked as flushed has a valid checksum.
+    /// Returns the bytes to append to the profile. `last` says whether this is the thread's last
+    /// page. The flags are stored after the checksum, so if the process is killed meanwhile, a
+    /// page that is marked as flushed has a valid checksum.
     ///
     /// # Safety
     /// A page must be attached, and stay attached while the slice is used.

@@ -161,7 +161,7 @@ impl Taken<'_> {
     /// `file`, the pool's file. The write ends before the claim changes, so whoever sees the new
     /// claim also sees the empty page.
     pub fn give_back(self, file: &File) {
-        // After a failure, readers find the page twice and use it once.
+        // If the write fails, readers find the page twice and use it once.
         let _ = file.write_all_at(&[0; 8], self.pool.layout().page_offset(self.page) as u64);
         if !self.pool.change(self.page, self.owner | TAKEN, self.owner) {
             self.pool.release_page(self.page);

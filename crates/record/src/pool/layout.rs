@@ -26,7 +26,8 @@ impl Layout {
     /// Returns the layout of a pool file of this size; `None` if no pool has this size.
     pub fn of_size(bytes: u64) -> Option<Self> {
         let bytes = usize::try_from(bytes).ok()?;
-        // The part before the pages is smaller than 64 pages.
+        // The number of pages is a multiple of 64, and the part before the pages is smaller than
+        // 64 pages, so only two numbers are possible.
         let last = (bytes / PAGE_BYTES / 64).min(MOST_PAGES / 64);
         let fits = |layout: &Self| layout.pages >= PAGES && layout.bytes() == bytes;
         [last, last.saturating_sub(1)].map(|n| Self { pages: 64 * n }).into_iter().find(fits)

@@ -111,8 +111,8 @@ fn runs_are_taken_from_the_end_and_around_what_is_taken() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// A full page is taken and given back, taken back by its thread, left by its thread while it is
-/// taken, and refused.
+/// Tests all that can happen to a full page: it is taken and given back, taken back by its thread,
+/// left by its thread while it is taken, or refused.
 #[test]
 fn a_full_page_has_one_owner_at_a_time() {
     let path = scratch("full-pages");
@@ -192,7 +192,7 @@ fn a_full_page_has_one_owner_at_a_time() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// The process that takes full pages must not be killed by the truncation.
+/// A program that truncates its pool must not kill the process that takes full pages.
 #[test]
 fn a_guarded_pool_may_be_truncated() {
     let path = scratch("truncated");

@@ -67,8 +67,8 @@ fn set_handler() -> Result<(), i32> {
         if libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut before) != 0 {
             return Err(super::errno());
         }
-        // Stored before our handler can run. If another thread has already stored one, that one
-        // stays.
+        // The earlier handler is stored before ours can run. If another thread has already stored
+        // a handler, that handler stays.
         let _ = BEFORE.set(before);
         match libc::sigaction(libc::SIGBUS, &action, std::ptr::null_mut()) {
             0 => Ok(()),
@@ -88,8 +88,8 @@ extern "C" fn on_bus_error(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_v
             }
         }
     }
-    // Not a guarded mapping: the earlier handler gets the fault when the processor repeats the
-    // instruction.
+    // The fault is in no guarded mapping. The earlier handler gets it when the processor repeats
+    // the instruction.
     if let Some(before) = BEFORE.get() {
         // SAFETY: `before` is an action that sigaction returned, and is never freed.
         unsafe { libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut()) };

@@ -26,7 +26,8 @@ const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_STRSZ: u64 = 10;
 const DT_VERDEF: u64 = 0x6fff_fffc;
-/// Maximum number of segments. More mean that the file is damaged.
+/// At most this many segments are read. Only a damaged file has more; the rest of its table is
+/// ignored.
 const MOST_SEGMENTS: u64 = 128;
 const MOST_ENTRIES: u64 = 256;
 /// Size of an entry of the segment table on 64-bit machines.
@@ -57,8 +58,8 @@ impl Header {
         })
     }
 
-    /// Returns the first segment that `wanted` accepts. The kernel, too, refuses a table whose
-    /// entries are not [`SEGMENT_BYTES`] long.
+    /// Returns the first segment that `wanted` accepts. `None` if the table's entries are not
+    /// [`SEGMENT_BYTES`] long; the kernel refuses such a table, too.
     fn segment(&self, file: &File, wanted: impl Fn(&Segment) -> bool) -> Option<Segment> {
         if self.segment_bytes != SEGMENT_BYTES as u64 {
             return None;
@@ -107,7 +108,7 @@ impl Header {
         self.segment(file, holds)?.file_offset(address)
     }
 
-    /// Calls `body` with the key and the value of the entries of the dynamic section.
+    /// Calls `body` with the key and the value of each entry of the dynamic section.
     fn each_entry(&self, file: &File, mut body: impl FnMut(u64, u64)) {
         let Some(dynamic) = self.segment(file, |s| s.kind == PT_DYNAMIC) else { return };
         let count = (dynamic.bytes / ENTRY_BYTES as u64).min(MOST_ENTRIES);
@@ -161,7 +162,7 @@ impl Header {
     }
 
     /// Calls `body` with the names of the libraries that the program needs, until it returns true.
-    /// Names longer than 63 bytes are skipped.
+    /// Returns whether it did. Names longer than 63 bytes are skipped.
     pub(super) fn any_needed(&self, file: &File, mut body: impl FnMut(&[u8]) -> bool) -> bool {
         let (mut strings, mut needs) = (None, [0u64; MOST_NEEDED]);
         let mut count = 0;
@@ -208,7 +209,8 @@ impl Header {
             if length < window.len() {
                 return false;
             }
-            // The parts overlap, because the name may cross the boundary.
+            // The next part overlaps this one, because the name may begin in one part and end in
+            // the next.
             done += (length - wanted.len() - 1) as u64;
         }
         false
@@ -217,7 +219,7 @@ impl Header {
 
 /// How much of the string table is searched. A damaged file may state any length.
 const MOST_NAME_BYTES: u64 = 64 << 20;
-/// Maximum number of libraries (the most that we have seen are about 60).
+/// At most this many needed libraries are examined (the most that we have seen are about 60).
 const MOST_NEEDED: usize = 128;
 
 impl Segment {

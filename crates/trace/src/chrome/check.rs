@@ -34,13 +34,13 @@ pub fn check(source: impl Read) -> Result<Report, (Report, ReadError)> {
     }
 }
 
-/// Process and thread, in a form that distinguishes texts from numbers.
+/// The process and the thread of a row, in a form that distinguishes texts from numbers.
 type RowKey = (String, String);
 
 #[derive(Default)]
 struct Check {
     report: Report,
-    /// For each row, where slices start whose ends were not read yet.
+    /// For each row, the places of the begins whose ends were not read yet.
     open: HashMap<RowKey, Vec<u64>>,
     /// For each arrow: the place of the end that was read first, and which of its two ends were
     /// read.
@@ -53,7 +53,7 @@ const FINISHED: u8 = 2;
 
 fn show(id: &Option<Scalar<'_>>) -> String {
     match id {
-        // The text `"1"` and the number 1 are different rows.
+        // The text `"1"` and the number 1 are different ids.
         Some(Scalar::Text(text)) => format!("{text:?}"),
         Some(other) => other.to_string(),
         None => String::new(),

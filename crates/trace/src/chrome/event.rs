@@ -121,7 +121,7 @@ pub fn args<'a>(args: Raw<'a>, mut each: impl FnMut(&str, Raw<'a>)) {
             Ok(())
         }
     }
-    // The text was checked, so the value can only be something else than an object.
+    // An error is ignored, because `args` may be something else than an object.
     let _ = serde_json::Deserializer::from_str(args.get()).deserialize_map(Entries(&mut each));
 }
 
@@ -243,7 +243,7 @@ impl<'de> Deserialize<'de> for Event<'de> {
 }
 
 impl<'a> Event<'a> {
-    /// A value of an impossible type is stored with the other keys.
+    /// Stores the value of a key. A value of an impossible type is stored with the other keys.
     fn put<E: de::Error>(&mut self, key: Key<'a>, raw: Raw<'a>, seen: &mut u16) -> Result<(), E> {
         let (name, again) = match &key {
             Key::Other(key) => ("", self.other.iter().any(|(known, _)| known == key)),

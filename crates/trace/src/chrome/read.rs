@@ -40,7 +40,7 @@ use scan::Scan;
 use shape::Shapes;
 use window::Window;
 
-/// In how many bytes the reader looks for the end of a damaged value.
+/// The reader looks for the end of a damaged value in at most this many bytes.
 const MENDABLE: usize = 4 << 20;
 
 /// Receives the content of a trace, in the order of the file.
@@ -57,10 +57,10 @@ pub trait EventSink {
     /// Same as for [`EventSink::event`].
     fn top(&mut self, at: u64, key: &str, value: Raw<'_>) -> Result<(), String>;
 
-    /// Receives the place of a key of the document.
+    /// Receives a key of the document, and the byte at which the key is.
     fn key(&mut self, _at: u64, _key: &str) {}
 
-    /// Called after an event was left out that cannot be read.
+    /// Called after an event that cannot be read was left out.
     fn damaged(&mut self, _error: &ReadError) {}
 }
 
@@ -83,7 +83,8 @@ pub struct ReadSummary {
     pub skipped: u64,
     /// Number of events that the recording program dropped, according to the trace.
     pub dropped: u64,
-    /// Where other data begins after the end of the document. It was not read.
+    /// The byte at which other data begins, if any follows the end of the document. This data was
+    /// not read.
     pub rest: Option<u64>,
     /// Whether the document ends too early, for example because its writer was killed. An array
     /// without its closing bracket is allowed and is not truncated.
@@ -125,7 +126,8 @@ pub enum ReadErrorKind {
     Refused(String),
 }
 
-/// Returns the text for the place, unless the problem concerns the whole file.
+/// Returns the words that say at which byte the problem is, or nothing if it concerns the whole
+/// file.
 fn place(at: u64, kind: &ReadErrorKind) -> String {
     match kind {
         ReadErrorKind::Other(_) => String::new(),
@@ -273,7 +275,7 @@ impl<R: Read> Reader<R> {
         self.nothing_follows()
     }
 
-    /// Reads `[event, …`, with or without its end.
+    /// Reads a list `[event, …`, with or without its closing bracket.
     fn array(&mut self, sink: &mut (impl EventSink + ?Sized)) -> Result<(), Stop> {
         self.window.advance(1);
         loop {
@@ -317,8 +319,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// Passes events to the sink as long as they are complete in the window and are followed by a
-    /// comma. Then [`Reader::event`] must read the next event, because it can read more of the
-    /// file.
+    /// comma. The event after these is for [`Reader::event`], which can read more of the file.
     fn whole_events(&mut self, sink: &mut (impl EventSink + ?Sized)) -> Result<(), Stop> {
         let (base, bytes) = (self.window.at(), self.window.bytes());
         // The part before the first invalid byte is used here. [`Reader::event`] handles the byte.
@@ -489,7 +490,7 @@ fn unusual<T>(
     }
 }
 
-/// How many places after a damaged event are tried.
+/// At how many bytes after a damaged event the reader tries to read another one.
 const MOST_TRIES: usize = 64;
 
 /// Returns the end of an event that cannot be read: before a comma that is followed by an event, or

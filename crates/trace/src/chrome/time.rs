@@ -177,7 +177,7 @@ pub fn shifted(text: &str, by_ns: i64) -> Option<String> {
     Some(format!("{sign}{}.{:03}{fraction}", ns / 1000, ns % 1000))
 }
 
-/// Returns one minus a fraction, which must not be 0.
+/// Returns one minus a fraction. The fraction must not be 0.
 fn complement(fraction: &[u8]) -> Vec<u8> {
     let last = fraction.len() - 1;
     let of = |(at, d): (usize, &u8)| match at == last {
@@ -204,7 +204,7 @@ mod tests {
             ("-1.5E-1", -150),
             ("9223372036854775.807", i64::MAX),
             ("9223372036854775807e-3", i64::MAX),
-            // More digits than a double has.
+            // These numbers have more digits than a double can store.
             ("1.763652130123456789e15", 1_763_652_130_123_456_789),
             ("9007199254740.993", 9_007_199_254_740_993),
             ("1000000000000000000000000e-12", 1_000_000_000_000_000),

@@ -6,8 +6,9 @@
 //!    … ], "counterpoint_end": {…}, "traceName": … }
 //! ```
 //!
-//! `docs/traces.md` describes the keys. The base time is Kineto's. So traces of the same three
-//! months share one time axis, and microseconds with three decimals fit in a double.
+//! `docs/traces.md` describes the keys. The base time is Kineto's: the start of a period of three
+//! months. So traces of the same period share one time axis, and microseconds with three decimals
+//! fit in a double.
 
 use profile::Job;
 use std::io::{self, Write};
@@ -21,7 +22,7 @@ use model::activity::Value;
 
 /// Kineto's unit of base times: three Gregorian months, in ns.
 const BASE_UNIT_NS: i64 = 7_889_238 * 1_000_000_000;
-/// At this size the buffer is written.
+/// The buffer is written when it has this size.
 const FLUSH_BYTES: usize = 1 << 16;
 const DEL: u8 = 0x7f;
 
@@ -33,7 +34,7 @@ pub struct ChromeHead<'a> {
     pub host_name: &'a str,
     /// As JSON objects.
     pub devices: &'a [serde_json::Value],
-    /// The place of the processes in a distributed job, if it is the same for all.
+    /// The rank of the processes in a distributed job, if it is the same for all.
     pub rank: Option<Job>,
     /// The object `counterpoint`, for data that the format cannot express.
     pub facts: Option<&'a serde_json::Value>,
@@ -143,7 +144,7 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, text: Text { buffer, base_ns, first: true } })
     }
 
-    /// Ends a trace of [`Writer::again`], and returns the output.
+    /// Ends a trace that was begun with [`Writer::again`], and returns the output.
     pub fn finish_again(mut self) -> io::Result<W> {
         self.text.buffer.extend_from_slice(b"\n]\n}\n");
         self.write_buffer()?;
@@ -256,7 +257,7 @@ impl Text {
             self.buffer.extend_from_slice(others.as_bytes());
         }
         self.json(b",\"args\":", event.args);
-        // No comma before the first key.
+        // The first key must not follow a comma.
         if self.buffer.len() > from {
             self.buffer.remove(from);
         }

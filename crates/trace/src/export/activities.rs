@@ -54,7 +54,7 @@ pub struct Options {
     pub wish: Wish,
 }
 
-/// Batches that are read in advance.
+/// How many batches are read in advance.
 const AHEAD: usize = 1;
 
 /// Calls `each` with every event while another thread reads the next ones. Returns the losses that

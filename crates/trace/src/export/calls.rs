@@ -132,7 +132,7 @@ pub fn export_calls(
     })
 }
 
-/// Returns about the beginning of a process, for the names of its rows.
+/// Returns about when a process began. The names of its rows are valid from this time on.
 fn since_ns(profile: &Profile, process: &Process) -> i64 {
     let headers = process.threads.iter().flat_map(Thread::headers);
     let first = headers.map(|header| header.start.base_ticks).min().unwrap_or(0);
@@ -167,8 +167,8 @@ fn threads_of_rows(profile: &Profile) -> FastMap<(u32, u32), usize> {
 }
 
 struct Labels {
-    /// Whether the thread has its row alone. Only then can the indices of names be used as
-    /// [`TextId`]s.
+    /// Whether no other thread shares the row of the thread. Only then can the indices of names be
+    /// used as [`TextId`]s.
     alone: bool,
     thread: String,
     /// The name of the counters of each group.
@@ -244,7 +244,7 @@ struct ProcessExport<'a, 'r> {
     dispatch_kind: &'a str,
     counter_kind: &'a str,
     flow: &'a FlowKind,
-    /// For arrows to activities that plugins recorded.
+    /// The kind of the arrows to activities that plugins recorded.
     launch: &'a FlowKind,
     launches: &'a Launches,
     /// Whether ticks are not nanoseconds. Then calls also get their ticks as an argument.
@@ -429,8 +429,8 @@ impl<'a> ProcessExport<'a, '_> {
             category: self.names[name].1,
             name: self.names[name].0.clone(),
             shape: Some(KeysId(shape)),
-            // Used for workgroups: calls of machines have no label. Workgroups with the same name
-            // have the same category.
+            // Calls of virtual machines have no label. Workgroups with the same name have the same
+            // category.
             label: self.labels[columns.thread].alone.then_some(TextId(name as u32)),
         };
         self.slice(columns, i, times, values, self.counter_tracks, what)?;

@@ -20,7 +20,7 @@ pub struct Found {
 }
 
 /// Returns the object `counterpoint` of a profile, with the losses that are known by now.
-/// `manifest` is the profile's, and may contain more fields.
+/// `manifest` is the manifest of the profile, to which the caller may have added facts.
 pub fn of_profile(profile: &Profile, manifest: &Manifest, found: &Found) -> Value {
     let processes = profile.processes.iter().enumerate().map(|(i, process)| {
         let info = process.info.as_ref();
@@ -34,7 +34,7 @@ pub fn of_profile(profile: &Profile, manifest: &Manifest, found: &Found) -> Valu
             "dispatches_pid": calls::DEVICE_ROWS + i as i64,
         })
     });
-    // The id and the pool have a meaning only here, but traces are given to others.
+    // The id and the pool have a meaning only on this machine, but traces are given to others.
     let manifest = Manifest { id: String::new(), pool: None, ..manifest.clone() };
     json!({
         "schema": TRACE_SCHEMA,
@@ -79,7 +79,7 @@ pub fn losses(profile: &Profile, found: &Found) -> Value {
     for (i, process) in profile.processes.iter().enumerate() {
         let more = found.calls.get(i).into_iter().flatten();
         let of = merge_losses(process.losses.iter().chain(more));
-        // Needed only if several processes had the same id.
+        // The index of the process is needed only if several processes had the same id.
         let twice = given.get(&process.id.pid).is_some_and(|times| *times > 1);
         let pid = Some(process.id.pid);
         all.extend(of.iter().map(|loss| row(pid, twice.then_some(i), loss)));

@@ -10,9 +10,9 @@
 //! | arrow | both of its ends are at slices or moments that are kept |
 //! | names of rows | always |
 //!
-//! The window is compared with the whole slice for a point at the slice's start. Which arrows have
-//! both ends in the part that is kept is known only at the end of the timeline. So a timeline is
-//! passed through twice: first by [`Ends`], then by [`Part`]. Imported traces are filtered by
+//! A point at the start of a slice is kept if a part of this slice is in the window. Which arrows
+//! have both ends in the part that is kept is known only at the end of the timeline. So a timeline
+//! is passed through twice: first by [`Ends`], then by [`Part`]. Imported traces are filtered by
 //! `activities::keep`.
 
 use std::collections::{HashMap, HashSet};
@@ -135,7 +135,7 @@ impl Filter {
 /// Finds the first moment of a timeline.
 #[derive(Debug, Default)]
 pub struct First {
-    /// Of a slice, moment or point.
+    /// The earliest time of a slice, moment or point so far.
     pub at_ns: Option<i64>,
 }
 

@@ -8,11 +8,11 @@ use model::activity::{Generic, Kind, Label, RegisterError, Registry, Vocabulary}
 use profile::{Host, Profile, Role};
 use serde_json::{Value, json};
 
-/// How many kinds of an imported trace are read.
+/// At most this many kinds are read from an imported trace.
 const MOST_LISTED: usize = 1_000;
 
-/// Returns the kind of calls with this role, if their host defines none. Otherwise, it determines
-/// Kineto's name for the host's kind.
+/// Returns the kind of calls with this role if their host defines none. If the host defines a kind,
+/// Kineto's name for that kind is the one of the kind returned here.
 fn usual(role: Role) -> Generic {
     match role {
         Role::Run | Role::Range => Generic::UserAnnotation,
@@ -81,7 +81,7 @@ pub fn listed(profile: &Profile) -> Vec<Value> {
 /// The categories of calls, which depend on the call's host and role.
 #[derive(Clone, Debug)]
 pub(crate) struct Categories<'a> {
-    /// Where each host is in the list of all hosts.
+    /// The index of each host in the list of all hosts.
     places: HashMap<&'a Host, usize>,
     /// For each host: the name of each role, and whether the host defines it.
     names: Vec<[(String, bool); Role::ALL.len()]>,

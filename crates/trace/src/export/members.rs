@@ -38,7 +38,7 @@ impl Numbers {
     }
 }
 
-/// Passes the timeline of one profile on to that of all.
+/// Passes the timeline of one profile on to the timeline of all profiles.
 #[derive(Debug)]
 pub struct OfMember<'a, S> {
     sink: &'a mut S,

@@ -31,7 +31,7 @@ const BATCHES: usize = 4;
 #[derive(Debug, Default)]
 struct Batch<'a> {
     slices: Vec<Kept<'a>>,
-    /// Of all slices. After the arguments of a slice come the series of its counters.
+    /// The arguments of all slices. After the arguments of a slice come the series of its counters.
     args: Vec<Arg<'a>>,
     counters: Vec<KeptCounter<'a>>,
     flows: Vec<Flow<'a>>,
@@ -92,7 +92,7 @@ pub struct SliceHead<'a> {
 pub struct CounterNames<'a> {
     pub category: &'a str,
     pub name: &'a str,
-    /// Identifies the counter's name and, if all series are known, their names.
+    /// Identifies the counter's name and, if all series are known, the names of the series.
     pub label: Option<TextId>,
     pub units: &'a [(&'a str, &'a str)],
 }
@@ -150,7 +150,7 @@ fn write<'a>(
     for mut batch in batches {
         batch.write(sink)?;
         batch.clear();
-        // After the last batch, nobody receives it any more.
+        // After the last batch, the other thread no longer receives, so an error has no meaning.
         let _ = back.send(batch);
     }
     Ok(())

@@ -41,7 +41,7 @@ pub fn export_tracks(
 ) -> io::Result<Vec<LossCount>> {
     let registry = Registry::new();
     let category = registry.name(Generic::Counter.into(), vocabulary);
-    // `Timeline` uses the earliest snapshot, too, so the times agree.
+    // `Timeline` uses the earliest snapshot, too, so these times agree with those of calls.
     let first = profile.snapshots.iter().min_by_key(|s| s.ticks);
     let offset = first.map_or(0, |s| s.realtime_ns.wrapping_sub(s.monotonic_ns) as i64);
     let mut losses = Vec::new();

@@ -86,13 +86,14 @@ pub struct OneTrace<'a> {
     /// Converts this trace's times to the clock of the first trace.
     shift_ns: i64,
     processes: HashMap<Id, Process>,
-    /// The numbers of processes whose ids are not their numbers.
+    /// By id in the trace: the numbers of processes whose number in the profile is not this id.
     numbers: HashMap<i64, u32>,
     rows: Vec<Row>,
     by_id: HashMap<Ids, usize>,
     /// The row of the previous event, because the next event often has the same one.
     last: Option<(Ids, usize)>,
-    /// For each name and category in each process, and whether the calls are a profiler's own work.
+    /// For each name and category in each process: the export, and whether its calls are a
+    /// profiler's own work.
     exports: FastMap<(ProcessKey, u64), (ExportKey, bool)>,
     /// The exports of asynchronous spans, for each name and category in each process.
     span_exports: FastMap<(ProcessKey, u64), ExportKey>,
@@ -257,7 +258,7 @@ impl Import {
 }
 
 impl OneTrace<'_> {
-    /// Ends the trace, which notes call `file`.
+    /// Ends the trace. In notes of the profile, its name is `file`.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -503,7 +504,7 @@ impl OneTrace<'_> {
         self.understand(event, row, category, name)
     }
 
-    /// Stores an event unchanged. Returns its row, its category and its name.
+    /// Stores an event unchanged. Returns the event's row, category and name.
     fn keep(
         &mut self,
         event: &Event<'_>,

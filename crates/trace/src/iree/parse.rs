@@ -153,7 +153,7 @@ impl Reading {
         match known {
             Some(()) => {}
             None if DESCRIPTIONS.contains(&kind.as_str()) => {}
-            // No valid time, or an unknown kind.
+            // The record has no valid time, or its kind is not known.
             None => summary.skipped += 1,
         }
     }

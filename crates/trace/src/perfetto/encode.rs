@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    /// From protobuf's description of its encoding.
+    /// The examples come from protobuf's description of its encoding.
     #[test]
     fn published_examples() {
         let mut e = Encoder::default();
@@ -307,7 +307,7 @@ mod tests {
             whole.bytes(5, &content);
             nested.message(5, |e| e.bytes.extend_from_slice(&content));
             assert_eq!(nested.bytes, whole.bytes, "{length}");
-            // The length of the previous message does not matter.
+            // The result does not depend on the length of the previous message.
             for wide in [false, true] {
                 let (mut nested, mut width) = (Encoder::default(), Width { wide });
                 nested.message_like(5, &mut width, |e| e.bytes.extend_from_slice(&content));

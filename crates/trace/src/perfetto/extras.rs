@@ -55,9 +55,9 @@ impl Extras {
 /// The default tracks of a sequence, for packets without tracks.
 #[derive(Debug, Default)]
 pub struct ExtraTracks {
-    /// In the order of the values.
+    /// The tracks, in the order of the values.
     pub tracks: Vec<u64>,
-    /// If the tracks have changed, the next packet must contain them.
+    /// Whether the tracks have changed, so that the next packet must contain them.
     pub changed: bool,
     /// How often each track's value was not 0 since the last change of the order.
     used: [u32; MOST_EXTRAS],
@@ -168,8 +168,8 @@ mod tests {
         assert_eq!(tracks.tracks, [5, 6, 7, 8]);
     }
 
-    /// Faults are usually 0 and the time usually is not. After some packets, packets need no
-    /// tracks.
+    /// In this test, the faults are usually 0, and the time usually is not. After some packets,
+    /// packets need not contain their tracks.
     #[test]
     fn the_order_of_the_defaults_adapts() {
         let mut tracks = ExtraTracks::default();

@@ -24,8 +24,8 @@ pub mod packet {
     pub const TIMESTAMP_CLOCK_ID: u32 = 58;
     pub const DEFAULTS: u32 = 59;
     pub const TRACK_DESCRIPTOR: u32 = 60;
-    /// A field that exists only in our traces: a track is part of another track's row. Perfetto's
-    /// readers skip the field.
+    /// A field that exists only in our traces. It says that a track is part of another track's row.
+    /// Perfetto's readers skip the field.
     pub const JOIN: u32 = 2041;
     pub const JOIN_TRACK: u32 = 3;
     pub const JOIN_ROW: u32 = 4;

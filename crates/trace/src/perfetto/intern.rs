@@ -15,7 +15,7 @@ pub struct Interner {
 #[derive(Debug)]
 struct Known {
     text: Box<str>,
-    /// The text that followed last time.
+    /// The text that followed this text last time.
     next: usize,
 }
 
@@ -37,7 +37,7 @@ impl Interner {
         }
     }
 
-    /// Returns the number of `text` followed by `end`.
+    /// Returns the number of the text that consists of `text` and `end`.
     #[inline]
     pub fn intern_both(&mut self, text: &str, end: &str) -> Interned {
         let is = |known: &[u8]| {

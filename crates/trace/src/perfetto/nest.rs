@@ -40,7 +40,7 @@ pub struct Nest {
     limit: usize,
     /// The latest start or end that was written.
     last_ns: i64,
-    /// Slices that ended before this time may be gone.
+    /// Slices that ended before this time may have been removed from `slices`.
     known_from_ns: i64,
 }
 
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(nest.slices, [(0, 10), (15, 90)]);
     }
 
-    /// Slices of 5 ns, every 10 ns.
+    /// Adds a slice of 5 ns every 10 ns.
     fn flat(nest: &mut Nest, numbers: std::ops::Range<usize>) {
         for at in numbers {
             assert!(add(nest, 10 * at as i64, 10 * at as i64 + 5));

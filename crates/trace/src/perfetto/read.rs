@@ -150,7 +150,7 @@ struct Reader<'a, S: ?Sized> {
     base_ns: Option<i64>,
     rows: Vec<Row>,
     by_ids: HashMap<(Id, Id), usize>,
-    /// The rows of tracks, until a track is described.
+    /// The row of each track that was looked up since a track was last described.
     by_track: FastMap<u64, usize>,
     /// The open slices of each track, sorted by start: row, index among all events that were ever
     /// in the row's queue, and start. A slice that surrounds others may be written after them.
@@ -160,7 +160,7 @@ struct Reader<'a, S: ?Sized> {
     /// The track of each counter, by process and name. Another counter with the same name gets an
     /// id.
     counters: HashMap<(Id, Box<str>), u64>,
-    /// For counters whose values are differences.
+    /// The current values of the counters whose packets contain differences.
     sums: FastMap<u64, f64>,
     room: Room,
     document: Vec<(String, String)>,

@@ -28,7 +28,7 @@ pub struct Sequence {
     /// The fields that all packets of the row have: the number of the sequence, and the flag that
     /// the packet needs the sequence's state.
     same: Fields,
-    /// `same`, and the fields for the end of a slice.
+    /// The fields in `same`, and those for the end of a slice.
     same_at_end: Fields,
     track: u64,
     /// The time on the sequence's clock.
@@ -39,14 +39,14 @@ pub struct Sequence {
     categories: Interner,
     names: Interner,
     keys: Interner,
-    /// The numbers of keys, by shape and position. An argument has up to three keys. An unknown
-    /// number is 0.
+    /// The numbers of the keys of arguments, by [`Slice::shape`](crate::timeline::Slice::shape) and
+    /// position. An argument has up to three keys. An unknown number is 0.
     shapes: Vec<Vec<[u64; 3]>>,
     /// The numbers of categories and names, by label. An unknown number is 0.
     labels: Vec<[u64; 2]>,
     /// The tracks of values in a packet without tracks.
     extra_tracks: ExtraTracks,
-    /// For the lengths of a packet with a name, and of the event in it.
+    /// How many bytes the last lengths of a packet with a name, and of the event in it, took.
     widths: [Width; 2],
 }
 
@@ -343,7 +343,7 @@ pub fn end_of(slice: &Slice<'_>) -> i64 {
 }
 
 /// Advances the clock to `at_ns` and returns the difference. Returns `None` if the clock is already
-/// past this moment. The format has no times before 1970, which become 1970.
+/// past this moment. The format cannot express times before 1970: these become 1970.
 fn advance(now_ns: &mut i64, at_ns: i64) -> Option<u64> {
     let at_ns = at_ns.max(0);
     let delta = u64::try_from(at_ns.checked_sub(*now_ns)?).ok()?;
@@ -351,7 +351,7 @@ fn advance(now_ns: &mut i64, at_ns: i64) -> Option<u64> {
     Some(delta)
 }
 
-/// On the sequence's clock, or as an absolute time.
+/// Writes the time of a packet: on the sequence's clock or, without `delta`, as an absolute time.
 #[inline]
 fn head(p: &mut Encoder, delta: Option<u64>, at_ns: i64) {
     match delta {
@@ -378,7 +378,8 @@ fn intern(p: &mut Encoder, fresh: &Fresh) {
 }
 
 /// Writes an argument. Of three numbers, those that are not 0 are written as `key.x`, `key.y` and
-/// `key.z`. `known` contains the numbers of the keys, or 0. An unknown value is not written.
+/// `key.z`. `known` contains the number of each key, or 0 if it is not known yet. An unknown value
+/// is not written.
 #[inline]
 fn annotate(
     e: &mut Encoder,

@@ -94,14 +94,15 @@ pub fn write(out: &mut impl Write, stacks: &Stacks) -> io::Result<()> {
         all.uint(field::DEFAULT_SAMPLE_TYPE, texts.number(name));
     }
     texts.all.iter().for_each(|text| all.bytes(field::STRING_TABLE, text.as_bytes()));
-    // Neither a time nor a name, so that the same stacks give the same file.
+    // The header of gzip gets neither a time nor a name, so that the same stacks give the same
+    // file.
     let mut gzip = GzBuilder::new().mtime(0).write(out, Compression::default());
     gzip.write_all(&all.bytes)?;
     gzip.finish()?;
     Ok(())
 }
 
-/// Returns the location of a node's frame. An id must not be 0.
+/// Returns the location of a node's frame. The id of a location must not be 0.
 fn location(node: &StackNode) -> u64 {
     node.frame as u64 + 1
 }

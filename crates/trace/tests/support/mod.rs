@@ -16,7 +16,7 @@ use trace::timeline::{
     TimelineSink,
 };
 
-/// Random bytes, from which decisions are made.
+/// Random bytes, from which this module decides what to make.
 pub struct Choices<'a>(pub &'a [u8]);
 
 impl<'a> Choices<'a> {
@@ -41,7 +41,8 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// It may come from bytes that are not UTF-8, because programs use such names, too.
+    /// Returns a text. It may come from bytes that are not UTF-8, because programs use such names,
+    /// too.
     fn text(&mut self) -> Cow<'a, str> {
         let length = self.below(24).min(self.0.len());
         let (text, rest) = self.0.split_at(length);
@@ -104,7 +105,7 @@ impl EventSink for Again {
 }
 
 impl Again {
-    /// Reads a document. Each of its events is written as the only event of a document.
+    /// Reads a document. Each event is then written as the only event of a new document.
     fn of(bytes: &[u8]) -> (Self, Option<ReadSummary>) {
         let mut again = Self::default();
         let summary = read(bytes, &mut again).ok();

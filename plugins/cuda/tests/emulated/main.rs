@@ -37,7 +37,8 @@ struct Seen {
     id: i64,
     device: i64,
     resource: i64,
-    /// Positive where an arrow begins, negative where it ends.
+    /// The number of the event's arrow: positive if the arrow begins here, negative if it ends
+    /// here, and 0 without an arrow.
     flow: i64,
     arguments: BTreeMap<String, String>,
 }
@@ -245,7 +246,7 @@ fn only_what_is_asked_for_is_collected() {
         assert_eq!((recorded.of_type(only).len(), recorded.events.len()), (events, events));
         assert!(recorded.events.iter().all(|event| event.flow == 0), "no arrow with one end");
     }
-    // Without the call, the thread of the wait is not known.
+    // Without the record of its API call, the thread of the wait is not known.
     let waits = run(&cupti, "normal", &[("CUDA_TEST_TYPES", &SYNC.to_string())]);
     assert_eq!(waits.events.len(), 1);
     assert_eq!((waits.events[0].resource, &*waits.events[0].arguments["stream"]), (7, "7"));
@@ -390,7 +391,7 @@ fn recordings_come_one_after_the_other_and_pause() {
     let scratch = Scratch::new();
     let Some(cupti) = double(&scratch, &[]) else { return };
     let recorded = run(&cupti, "normal", &[("CUDA_TEST_CYCLES", "3")]);
-    // Of the two recordings before, nothing may be left. This one had a pause.
+    // Nothing may be left of the two earlier recordings. The third one had a pause.
     assert_eq!(recorded.of_type(KERNEL).len(), 5);
     assert_eq!(recorded.rows("paused"), [["0"]], "nothing is recorded meanwhile");
 }

@@ -37,7 +37,7 @@ fn end(begun: Option<recorder::Begun>, name: &'static str, code_ret: *mut Code, 
         // SAFETY: `code_ret` is the program's variable, and the implementation has just written to
         // it.
         false if !code_ret.is_null() => unsafe { code_ret.read() },
-        // There was an error, but the program gave no variable.
+        // The call failed, but the program gave no variable for the error.
         false => crate::api::INVALID_VALUE,
     };
     begun.end(name, code, None);

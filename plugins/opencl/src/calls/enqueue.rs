@@ -62,7 +62,7 @@ impl Enqueue {
         let ours = kept.is_some()
             && code == SUCCESS
             && !event.is_null()
-            // The program may release the event as soon as it has it.
+            // Once the event is in `wanted`, the program may release it.
             && (!is_shared || ask::retain(event));
         if is_shared {
             // SAFETY: `wanted` is the program's variable, because a shared event is one that the
@@ -276,7 +276,7 @@ enqueues! {
         local: *const usize
     ), kernel(object, dimensions, offset, global, local);
     fn clEnqueueTask(object: Kernel), {
-        // By its definition, it runs the kernel as one workgroup with one work item.
+        // OpenCL defines that this function runs the kernel as one workgroup with one work item.
         let one = 1;
         kernel(object, 1, std::ptr::null(), &raw const one, &raw const one)
     };

@@ -11,8 +11,8 @@ use crate::next_layer::forward;
 use crate::queues;
 use crate::recorder::{self, Begun};
 
-/// Defines functions that record the call and pass it on. The last expression records its end, with
-/// the function's result.
+/// Defines functions that record the call and pass it on. The expression after each function's type
+/// records the end of the call, with the function's result.
 macro_rules! recorded {
     ($( fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty, $end:expr; )*) => { $(
         unsafe extern "C" fn $name($($argument: $type),*) -> $result {
@@ -48,7 +48,7 @@ fn made(code_ret: *mut Code) -> impl FnOnce(Begun, &'static str, *mut c_void) {
             // SAFETY: `code_ret` is the program's variable, and the implementation has just written
             // to it.
             true if !code_ret.is_null() => unsafe { code_ret.read() },
-            // There was an error, but the program gave no variable.
+            // The call failed, but the program gave no variable for the error.
             true => crate::api::INVALID_VALUE,
         };
         begun.end(name, code, None);

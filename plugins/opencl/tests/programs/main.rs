@@ -345,7 +345,8 @@ fn the_clock_of_the_device_is_used_if_it_has_one() {
         // The loader calls the last layer in the list first.
         let layers = format!("{timer}:{}", plugin().display());
         let mut recorded = run(&scratch, &object, "", &[("OPENCL_LAYERS", &layers)]);
-        // The simulated clock is ahead, so the plugin places the device's work too early.
+        // The simulated clock is `shift_ns` ahead of the clock of PoCL's events, so the plugin
+        // places the device's work too early by this time.
         for event in &mut recorded.events {
             if [MEMCPY, MEMSET, KERNEL].contains(&event.event_type) {
                 event.start_ns += shift_ns;
@@ -382,7 +383,7 @@ fn run_brings_the_layer_into_the_program() {
     let exported = export.output().expect("starts");
     assert!(exported.status.success(), "{exported:?}");
     let trace = fs::read_to_string(&trace).expect("written");
-    // vector.c has 11 commands with an arrow, which has two ends.
+    // vector.c has 11 commands with one arrow each, and each arrow has two ends.
     let slices =
         |line: &&str| line.contains(&format!("\"name\":\"{name}\"")) && line.contains("\"X\"");
     assert_eq!(trace.lines().filter(slices).count(), 3, "{trace}");
@@ -454,7 +455,7 @@ fn a_copy_of_the_file_is_not_the_layer_and_that_is_said() {
     let layer = link.display().to_string();
     let recorded = run(&scratch, &object, "", &[("OPENCL_LAYERS", &layer)]);
     assert_eq!(recorded.activities().len(), 11);
-    // Without the layer, and with a copy of the plugin's file as the layer.
+    // The program runs without the layer, and with a copy of the plugin's file as the layer.
     let copy = scratch.join("copy.so");
     fs::copy(plugin(), &copy).expect("copies");
     let copy = copy.display().to_string();

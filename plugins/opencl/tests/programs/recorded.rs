@@ -32,7 +32,8 @@ pub struct Seen {
     pub id: i64,
     pub device: i64,
     pub resource: i64,
-    /// Positive where an arrow begins, negative where it ends.
+    /// The number of the event's arrow: positive if the arrow begins here, negative if it ends
+    /// here, and 0 without an arrow.
     pub flow: i64,
     pub arguments: BTreeMap<String, String>,
 }
@@ -45,7 +46,7 @@ pub struct Recorded {
     pub rows: Vec<Vec<String>>,
     /// What the program has written into its file.
     pub written: String,
-    /// When the child was started and had ended, in ns of UTC.
+    /// The times at which the child was started and at which it had ended, in ns of UTC.
     pub span: (i64, i64),
 }
 

@@ -80,7 +80,7 @@ def _load_plugins(address: int) -> None:
     try:
         thread.start()
     except RuntimeError:
-        # The process may not start a thread. The shim loads the plugins later.
+        # No thread can be started here, so the shim loads the plugins later.
         return
     thread.join()
 
@@ -176,8 +176,8 @@ def _make() -> Bridge:
             shim = ctypes.CDLL(str(built.path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
             break
         except OSError as error:
-            # A shim that came with the package may need newer libraries. The next turn compiles
-            # one.
+            # A shim that came with the package may need newer libraries. The next turn of the loop
+            # compiles one.
             if not built.prebuilt:
                 why = f"load {built.path}: {error}"
                 raise NotConnected(f"PyTorch {version} is not connected: {why}") from None

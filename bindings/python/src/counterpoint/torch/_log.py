@@ -88,7 +88,7 @@ def _wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
 def taken_over(result: Any, kind: Any) -> Any:
     """Writes a result to the profile. Returns the object that the program gets as its result."""
     bridge = _load.bridge()
-    # The shim for an older PyTorch does not have this part.
+    # The shim for an older PyTorch does not have this function.
     if bridge is not None and hasattr(bridge.shim, "counterpoint_torch_log_begin") and _load.begin("log"):
         _stream(bridge, result)
         return result
@@ -123,7 +123,7 @@ class Saved:
                 shutil.copyfileobj(source, to)
                 _rename(source, to, str(path))
         except OSError as error:
-            # PyTorch, too, only writes a line in this case.
+            # PyTorch itself also only writes a line to stderr if it cannot write a trace.
             complain(f"the trace of torch.profiler is not written: {error}")
 
 

@@ -46,8 +46,8 @@ def installed() -> Optional[_build.Torch]:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             values.update({target.id: node.value.value for target in node.targets if isinstance(target, ast.Name)})
     version = values.get("__version__")
-    # Wheels of all known versions have the new ABI of strings. With the old one, the process that
-    # imports PyTorch compiles another shim.
+    # Wheels of all known versions have the new ABI of strings (`True`). For a build of PyTorch with
+    # the old ABI, the process that imports it compiles another shim.
     git = str(values.get("git_version", ""))
     return None if version is None else _build.Torch(str(version), git, True, folder)
 

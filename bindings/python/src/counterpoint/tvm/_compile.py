@@ -86,7 +86,7 @@ def loops(
         shared.append("--functions" if functions else "--no-functions")
     is_plain = max_depth is None and min_height is None and not siblings
     _check_version()
-    # The instrumented code must find the recorder.
+    # Loads the recorder, so that the instrumented code finds it.
     _native.load()
     _hooks.enter()
     token = _wish.set(_Wish(shared, choice, functions, is_plain))

@@ -19,7 +19,7 @@ _ROOM = 1000
 _DEVICE = re.compile(r"\w+(?:[:(](\d+)\)?)?")
 # If only root may read the counters, the plugin's message contains this option of the driver.
 _OPTION = "NVreg_RestrictProfilingToAdminUsers"
-# This advice has the words of the program.
+# The program `counterpoint` gives the same advice in the same words.
 _RIGHTS = (
     f"put `options nvidia {_OPTION}=0` into a file below /etc/modprobe.d, rebuild the initramfs if it"
     " loads the driver, and reboot"
@@ -63,7 +63,8 @@ def _plugin() -> ctypes.CDLL:
     return library
 
 
-# Addresses by counters. A collector is not freed, so each is made only once.
+# The address of the collector for each list of counters. Collectors are not freed, so each is made
+# only once.
 _made: dict[str, int] = {}
 
 

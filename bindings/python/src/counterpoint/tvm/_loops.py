@@ -70,7 +70,7 @@ def instrument_module(
     `counterpoint run --loops`."""
     words = _words(mode, max_depth, min_height, siblings, functions, filter)
     root = _root(module)
-    # The instrumented code must find the recorder.
+    # Loads the recorder, so that the instrumented code finds it.
     _native.load()
     folder = tempfile.mkdtemp(prefix="counterpoint-loops-")
     try:
@@ -222,7 +222,7 @@ class _Rebuilt:
                 " its text): compile the model again in this process"
             )
         self.count += 1
-        # Reports show the path of the text, so it is a short name.
+        # Reports show the path of this file, so the name is short.
         name = "tvm" if self.count == 1 else f"tvm{self.count}"
         (self.folder / f"{name}.ll").write_text(text)
         after = self.folder / f"{name}.lwp.ll"

@@ -154,7 +154,8 @@ def loaded_model() -> Optional[str]:
             slot = ctypes.c_void_p.in_dll(handle, "__TVMBackendParallelLaunch")
         except (OSError, ValueError):
             continue
-        # dlsym also searches the libraries that this one needs.
+        # The symbol may also be from a library that this library needs, because dlsym searches
+        # those, too.
         if slot.value and file_of(ctypes.addressof(slot)) == path:
             return path
     return None

@@ -232,7 +232,7 @@ class Profile:
                 report.losses = [_explained(loss, _FAILED, registered.failure) for loss in report.losses]
         blind = [machine for machine in self._machines if machine.unseen is not None]
         if blind:
-            # The profile's own loss names neither the machine nor the reason.
+            # The loss that the profile contains names neither the machine nor the reason.
             report.losses = [loss for loss in report.losses if loss.name != _UNSEEN]
             why = "; ".join(f"{machine.label}: {machine.unseen}" for machine in blind)
             report.losses.append(

@@ -71,7 +71,8 @@ class Choice:
     def choose(self, loops: Sequence[Loop]) -> None:
         """Sets `chosen` in the loops that TVM has not removed."""
         left = [loop for loop in loops if loop.is_left]
-        # The loops directly inside a loop or a function. The key has the loop's identity, or 0.
+        # The loops directly inside a loop or a function. A key consists of the function and the
+        # identity of the loop around them, or 0 if there is none.
         inside: dict[tuple[str, int], list[Loop]] = {}
 
         def place(loop: Loop) -> tuple[str, int]:

@@ -277,14 +277,14 @@ class Registered:
             device = self._device(device_type, device_id)
             self._devices[(device_type, device_id)] = device
         state = self._collector.start(device)
-        # The state stays in Python. Its place in the stack passes through the FFI.
+        # The state stays in Python. Only its position in the stack is passed through the FFI.
         stack = self._local.__dict__.setdefault("stack", [])
         stack.append(state)
         return len(stack)
 
     def _stop_one(self, depth: int, slots: Any, count: int) -> Any:
         stack = self._local.stack
-        # The states above belong to ops that threw an exception.
+        # The states above it in the stack belong to ops that threw an exception.
         state = stack[depth - 1]
         del stack[depth - 1 :]
         if state is None:
@@ -313,6 +313,6 @@ class Registered:
             else:
                 value.number = float(metric)
             value.filled = 1
-        # The recorder copies texts after this function has returned.
+        # Keeps the texts alive, because the recorder copies them after this function has returned.
         self._local.kept = kept
         return None

@@ -1,5 +1,5 @@
-//! Records the calls of hosts that announce themselves (`include/counterpoint/host.h`). Until a
-//! call ends, the host identifies it by the address of something on the host's stack.
+//! Records the calls of hosts that announce themselves (`include/counterpoint/host.h`). The host
+//! identifies a call in progress by the address of something on the host's stack.
 
 use std::ffi::{c_char, c_void};
 
@@ -20,7 +20,7 @@ use crate::recorder::thread::Thread;
 use crate::state::epoch;
 
 /// Begins a call of the kind `of` (op, run or range). Does nothing if the machine or the name is
-/// null, or if `of` is another number.
+/// null, or if `of` is none of these kinds.
 ///
 /// # Safety
 /// The caller must meet the requirements of `include/counterpoint/host.h`.

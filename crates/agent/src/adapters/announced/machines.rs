@@ -1,6 +1,6 @@
-//! Registers hosts that announce themselves, and their machines (such as loaded models). For each
-//! name of a host, the first description is stored. So a program that keeps announcing machines
-//! needs more memory only for the machines.
+//! Registers hosts that announce themselves, and their machines (such as loaded models). If several
+//! descriptions have the same host's name, only the first one is stored. So a program that keeps
+//! announcing machines needs more memory only for the machines.
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
@@ -25,8 +25,8 @@ const MOST_MACHINES: u32 = 65_536;
 static HOSTS: [OnceLock<Described>; MOST_HOSTS] = [const { OnceLock::new() }; MOST_HOSTS];
 static MACHINES: AtomicU32 = AtomicU32::new(0);
 
-/// Returns null if the description of the host is missing or has no name, if there are too many
-/// hosts or machines, or after an internal error.
+/// Registers a machine. Returns null if the description of the host is missing or has no name, if
+/// there are too many hosts or machines, or after an internal error.
 ///
 /// # Safety
 /// The caller must meet the requirements of `include/counterpoint/host.h`.

@@ -49,8 +49,8 @@ struct Known {
 static KNOWN: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
 
 // The assembly code passes the stack pointer at entry on as a fifth argument. The functions that
-// the runtime calls between start and end have their frames below this address. So abandoned calls
-// can be distinguished from nested ones.
+// the runtime calls between the two calls of the hook have their frames below this address. So
+// abandoned calls can be distinguished from nested ones.
 #[cfg(target_arch = "x86_64")]
 macro_rules! exported {
     ($name:ident, $body:ident) => {

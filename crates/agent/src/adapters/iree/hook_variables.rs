@@ -117,7 +117,7 @@ fn ask(arguments: &[&CStr], answer: &mut [u8]) -> Option<usize> {
     let all: Vec<&CStr> = [c"counterpoint"].iter().chain(arguments).copied().collect();
     match hidden_child::run(&program, &all, &environment(), answer) {
         Ok(length) => Some(length),
-        // The program has written a line to stderr.
+        // `counterpoint` has failed, and has written the reason to stderr.
         Err(libc::EIO) => None,
         Err(errno) => {
             let name = program.to_string_lossy();

@@ -19,7 +19,7 @@ pub struct Found {
     pub library: Library,
     /// Address of `exports.ptrs`.
     pub pointers: usize,
-    /// Number of names and paths that were cut off.
+    /// Number of names and paths that were longer than the limit and were cut off.
     pub truncated: u64,
 }
 

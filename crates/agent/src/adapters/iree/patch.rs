@@ -106,8 +106,8 @@ fn patch(found: &Found, process: &Process, lock: &Lock) {
     }
 }
 
-/// A table of pointers, which may already be read-only (RELRO). The fields describe the memory page
-/// that was last written to.
+/// Writes to tables of pointers, which may already be read-only (RELRO). The fields are the memory
+/// page that was last written to, and the protection of this page.
 #[derive(Default)]
 struct Table {
     page: usize,

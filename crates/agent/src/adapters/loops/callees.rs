@@ -185,18 +185,18 @@ fn libraries() -> BTreeMap<u64, u64> {
     code.map(|map| (map.start, map.end)).collect()
 }
 
-/// Names of functions by their first addresses.
+/// Finds the names of functions by the address at which a function begins.
 #[derive(Default)]
 struct Names {
-    /// The functions that are looked up by name; `None` until then.
+    /// The functions that are looked up by name; `None` before the first call of [`Names::of`].
     known: Option<BTreeMap<u64, &'static CStr>>,
 }
 
 impl Names {
     fn of(&mut self, function: u64) -> Option<String> {
         let known = self.known.get_or_insert_with(|| {
-            // Some functions share one implementation (`memcpy`, `memmove`). It then gets the name
-            // that comes first in `MEMORY`.
+            // Some functions share one implementation (`memcpy`, `memmove`). Such an implementation
+            // gets the name that comes first in `MEMORY`.
             let all = MEMORY.iter().rev().chain(&MATHEMATICS);
             all.map(|name| (address_of(name), *name)).collect()
         });

@@ -22,9 +22,9 @@ use crate::os::elf;
 use crate::os::sys::{self, AppendError, Descriptor};
 use crate::process::part::Process;
 
-/// In bytes, for one copy.
+/// The largest size of one copy in bytes.
 const MOST_BYTES: u64 = 64 << 20;
-/// In bytes, for all copies of a process.
+/// The largest size of all copies of a process together, in bytes.
 const MOST_IN_ALL: u64 = 512 << 20;
 const CHUNK: usize = 1 << 20;
 /// The largest number of an object's program headers that are examined.

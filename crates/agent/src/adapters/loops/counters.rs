@@ -99,8 +99,8 @@ pub fn tell(process: &Process, counters: u32) {
     if TOLD.load(Ordering::Acquire) == process.serial() {
         return;
     }
-    // If this thread's counters cannot be read, the next thread measures. Two threads may both
-    // write the time.
+    // If this thread's counters cannot be read, the next thread that calls this function measures.
+    // Two threads may both write the time.
     let Some(ticks) = measure(counters) else { return };
     TOLD.store(process.serial(), Ordering::Release);
     // `append_loops` counts a failure as a loss. The time is not written again.
@@ -142,19 +142,19 @@ fn measure(counters: u32) -> Option<[f64; 3]> {
             took.push(ticks as f64 / f64::from(HITS));
         }
     }
-    // SAFETY: `local` is the calling thread's own thread-local, and `mine` is the stack that was in
-    // it before.
+    // SAFETY: `local` is the calling thread's own thread-local, and `mine` is the stack of open
+    // hits that was in it before.
     unsafe { (*local).stack = mine };
     spread(took)
 }
 
-/// Frees the stack of a thread that exits.
+/// Frees the stack of open hits of a thread that exits.
 ///
 /// # Safety
 /// `local` must be what [`local::get`] returns for the calling thread.
 pub unsafe fn forget(local: *mut local::Local) {
-    // SAFETY: by contract, `local` is the calling thread's. Its stack is null or was made by
-    // `prepare` with `Box::into_raw`, and the pointer is cleared before the box is freed.
+    // SAFETY: by contract, `local` is the calling thread's. Its stack of open hits is null or was
+    // made by `prepare` with `Box::into_raw`, and the pointer is cleared before the box is freed.
     unsafe {
         let stack = std::mem::replace(&mut (*local).stack, std::ptr::null_mut()).cast::<Stack>();
         if !stack.is_null() {

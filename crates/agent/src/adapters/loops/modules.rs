@@ -17,7 +17,8 @@ use crate::process::part::Process;
 /// A module that was registered. It is never freed, and new modules are added at the front of the
 /// list. So the list can be read without a lock, even in a child that was forked during a change.
 pub struct Known {
-    /// From 1. Also the module's index in the tables of threads.
+    /// The first module has number 1. The number is also the module's index in the tables of
+    /// threads.
     pub number: u32,
     /// The number of the module's ids (one for each instrumented function or loop).
     pub ids: u32,

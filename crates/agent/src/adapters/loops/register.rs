@@ -21,8 +21,8 @@ const REFUSED: i32 = -1;
 /// Whether this library's constructor has run. Before that, the agent does not know what the
 /// environment asks for.
 static CONSTRUCTED: AtomicBool = AtomicBool::new(false);
-/// Whether a module tried to register before that. The constructors of libraries that a program is
-/// linked with can run before those of a preloaded library.
+/// Whether a module tried to register before this library's constructor had run. The constructors
+/// of libraries that a program is linked with can run before those of a preloaded library.
 static EARLY: AtomicBool = AtomicBool::new(false);
 
 /// Called at the end of this library's constructor.

@@ -69,8 +69,8 @@ impl Piece {
         if std::mem::replace(&mut self.shared, false)
             && sys::map_private_at(self.at as usize, self.bytes()).is_err()
         {
-            // The piece may belong to another process, and functions continue to write to it. At
-            // least no further tables are used.
+            // Functions continue to write to the piece, which may belong to another process.
+            // Switching the agent off at least prevents the use of further tables.
             epoch::switch_off();
         }
     }
@@ -135,7 +135,8 @@ pub unsafe fn open_hits<'a>() -> Option<&'a mut OpenHits> {
 }
 
 impl Owned {
-    /// Prepares for tables of this process and epoch. Other tables are replaced by private memory.
+    /// Prepares for tables of this process and epoch. Replaces tables of another process or epoch
+    /// by private memory.
     fn begin(&mut self, epoch: u32, run: &'static Run, process: Process) {
         let pid = sys::process_id();
         if self.pid != pid || self.epoch != epoch {

@@ -42,7 +42,8 @@ use crate::state::epoch;
 /// allocated.
 const STORAGE: usize = 0;
 const WORKSPACE: usize = 1;
-/// For an op of the backward pass: index of the forward op's export id plus one, or 0.
+/// Index of a third number. For an op of the backward pass, it is one more than the export id of
+/// its forward op; otherwise it is 0.
 const FORWARD: usize = 2;
 
 #[cold]
@@ -81,7 +82,8 @@ pub enum Caller {
     /// The agent's instrument in a virtual machine. In a run with a budget, the durations of its
     /// calls show what an op that is only counted costs.
     Instrument,
-    /// A host that identifies its ops by an address and ends them in any case ([`begin_held_op`]).
+    /// A host that identifies its ops by an address, and ends them even if they throw
+    /// ([`begin_held_op`]).
     Holder,
     /// A host like `Holder`, whose own time to announce an op is measured as well.
     MeasuredHolder,
@@ -130,7 +132,7 @@ pub fn leave(caller: Caller) -> i32 {
     let Some(thread) = recording() else { return 0 };
     // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs meanwhile.
     let thread = unsafe { &mut *thread };
-    // In a run with a budget, the brackets of the other hosts are not timed.
+    // In a run with a budget, only the brackets of [`Caller::Instrument`] are timed.
     if caller == Caller::Instrument || thread.short_ops || !thread.draws.is_on() {
         thread.kept_bracket_ends();
     }
@@ -215,10 +217,10 @@ struct NewOp {
     counted: bool,
 }
 
-/// For ops that can take the short way but do not. This is a separate function so that the code of
-/// the short way is small: between two ops, the program displaces that code from the processor's
-/// caches. Also, collectors need much of the stack; in one frame with the short way, they would use
-/// more of the program's stack than the agent may.
+/// Does what [`begin_started`] does, for an op that the host ends even if the op throws. This is a
+/// separate function so that the code of the short way is small: between two ops, the program
+/// displaces that code from the processor's caches. Also, collectors need much of the stack; in one
+/// frame with the short way, they would use more of the program's stack than the agent may.
 #[inline(never)]
 fn begin_held_started(thread: &mut Thread, op: &NewOp, started: &Option<Started>) -> bool {
     begin_started(thread, op, Ending::Held, started)
@@ -408,7 +410,7 @@ fn collect_nothing(thread: &mut Thread, at: usize) {
     losses::lose(Loss::CollectorFailed, 1, libc::ENOMEM);
 }
 
-/// A separate function, so that its frame is not on the stack while collectors run.
+/// This is a separate function, so that its frame is not on the stack while collectors run.
 #[inline(never)]
 fn end_with<const N: usize>(thread: &mut Thread, call: &Call, at: usize, values: &Values<N>) {
     thread.end(at, call, values.as_slice());
@@ -468,7 +470,7 @@ pub fn enter_inside(thread: *mut Thread) -> u64 {
     if thread.draws.is_on() || thread.busy.is_set() { NOT_TIMED } else { thread.enter_inside() }
 }
 
-/// Called if no bracket follows [`enter_inside`].
+/// Gives up the timing that [`enter_inside`] began, because no bracket follows.
 #[inline(always)]
 pub fn lose_inside(thread: &mut Thread, entered: u64) {
     if entered != NOT_TIMED {
@@ -529,8 +531,8 @@ pub fn begin_counted_task(thread: &mut Thread, entry: &'static Entry, frame: usi
     thread.begin_counted_task(frame, std::ptr::from_ref(entry).cast());
 }
 
-/// `failed` says whether the call returned an error. Returns whether counters were read for the
-/// call.
+/// Ends a bracket. `failed` says whether the call returned an error. Returns whether counters were
+/// read for the call.
 pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
     // SAFETY: `bracket.thread` is the state of the thread that began the bracket, which is the
     // calling thread. The state's memory stays mapped as long as the thread lives.

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! To find the entry of a known op takes two passes over its name and its arguments: one for the
-//! hash and one for the comparison. It needs no allocation and no lock. The first call of each kind
-//! creates the entry, under the process's lock. The entry's metadata (a *frame*) is written at the
-//! first call in each part of a profile.
+//! hash and one for the comparison. It needs no allocation and no lock. If there is no entry for a
+//! call, one is created, under the process's lock. The entry's metadata (a *frame*) is written at
+//! the first call in each part of a profile.
 
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ use crate::state::run::Run;
 /// Maximum number of words in a signature (the words that identify a call), enough for some sixty
 /// tensors.
 const WORDS: usize = 256;
-/// In bytes, in a signature.
+/// The largest number of bytes of a name that is stored in a signature.
 pub const LONGEST_NAME: usize = 1000;
 /// Number of entries from which on further ops are distinguished by name alone.
 const MOST_WITH_SHAPES: usize = 1 << 16;
@@ -383,8 +383,8 @@ fn describe(mut words: &[u64]) -> (String, Option<Device>) {
     (arguments, device)
 }
 
-/// Writes the frames of the machine's known ops to the thread's part of the profile, so that no
-/// later call has to do this.
+/// Writes the frames of the machine's known ops to the thread's part of the profile, so that later
+/// calls of these ops need not do this.
 pub fn announce(vm: &'static Vm, thread: &Thread) {
     let _errno = ErrnoGuard::new();
     point!(OpTell);

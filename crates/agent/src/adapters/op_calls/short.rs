@@ -1,5 +1,5 @@
-//! A fast way to begin an op that the host ends in any case, if the adapter knows the op's entry
-//! and need not read it. [`bracket`] has the other functions.
+//! A fast way to begin an op that the host ends even if the op throws, if the adapter knows the
+//! op's entry and need not read it. [`bracket`] has the other functions.
 
 use crate::adapters::op_calls::bracket;
 use crate::adapters::op_calls::op::Entry;

@@ -15,9 +15,9 @@ pub const WATCHED: u32 = 1;
 /// The run in progress is not watched: the agent's instrument was removed from the machine.
 pub const UNWATCHED: u32 = 2;
 
-/// The state of one machine. Only one run at a time can claim the machine, because a machine must
-/// not run on two threads at once. If a program nevertheless does this, later runs of the machine
-/// are all watched.
+/// The state of one machine. Only one run at a time can claim the machine. A machine must not run
+/// on two threads at once; if a program nevertheless does this, all later runs of the machine are
+/// watched.
 #[derive(Debug, Default)]
 pub struct Watching {
     state: AtomicU32,

@@ -1,7 +1,7 @@
 //! Starts a control thread for each profiler plugin that can be paused or can hand over events
 //! while the program runs. This thread follows the user's commands to pause, to continue or to hand
 //! over events (a word in the pool). If the user has set an interval, it also asks the plugin for
-//! its events at this interval. If a plugin hangs, only its control thread stops.
+//! its events at this interval. If a plugin hangs, only its control thread hangs with it.
 //!
 //! The control threads also check whether the program still has a thread of its own. If it has
 //! none, they end the recording and then themselves, so that the process ends. If plugins have
@@ -28,7 +28,7 @@ static SERIAL: AtomicU32 = AtomicU32::new(0);
 /// The interval at which the control threads look at the program's threads.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A plugin whose control thread cannot be started cannot be paused.
+/// Starts the control threads. A plugin whose control thread cannot be started cannot be paused.
 pub fn start(
     run: &'static Run,
     options: &PluginOptions,

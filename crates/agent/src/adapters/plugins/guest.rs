@@ -109,8 +109,8 @@ impl Guest {
         }
         self.progress.begins();
         let (done, ended) = channel();
-        // The new thread takes `body` out of this, or the calling thread if no thread can be
-        // started.
+        // The new thread takes the body out of the mutex. If no thread can be started, the calling
+        // thread does.
         let body: Arc<Mutex<Option<Body>>> = Arc::new(Mutex::new(Some(Box::new(body))));
         let take = |body: &Mutex<Option<Body>>| body.lock().ok().and_then(|mut body| body.take());
         let its = Arc::clone(&body);

@@ -41,7 +41,8 @@ pub struct One {
     /// `None` after the end of the plugin's file was written.
     writer: Option<Writer<Stepping>>,
     progress: Arc<Progress>,
-    /// The plugin's problems before this recording, with their numbers.
+    /// The problems that the plugin had before this recording, and how many times each of them had
+    /// occurred.
     before: Vec<(Problem, u64)>,
     /// Number of the plugin's own kinds of events that were already written to the file.
     kinds: usize,
@@ -96,7 +97,7 @@ impl One {
         }
     }
 
-    /// Ends the file. A failed write counts a loss itself.
+    /// Ends the file. If a write fails, [`EventsFile`] counts a loss.
     fn finish(&mut self) {
         self.progress.step();
         if let Some(writer) = self.writer.take() {

@@ -6,8 +6,8 @@
 //! same sequence number if they began before the node was made; of these, the op that began last
 //! made the node. PyTorch's own profiler links forward and backward ops in the same way.
 //!
-//! For each thread, a ring buffer contains the ops with the latest sequence numbers. If a forward
-//! op was overwritten, the backward op is recorded without it.
+//! For each thread, a ring buffer contains the ops with the latest sequence numbers. If the forward
+//! op is no longer in the buffer, the backward op is recorded without a link to it.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -86,8 +86,8 @@ fn make(thread: u64, serial: u32) -> Option<&'static Ring> {
         old.serial.store(serial, Ordering::Release);
         return Some(old);
     }
-    // The pages are present from the start, so that the first write to them is not a page fault of
-    // the program.
+    // The pages are present from the start, so that the first write to them causes no page fault
+    // that is counted for the program.
     let ring = sys::map_present(size_of::<Ring>()).ok()?.cast::<Ring>();
     // SAFETY: the ring was just mapped, zeros are a valid ring, and it is never unmapped.
     let made = unsafe { &*ring };

@@ -96,8 +96,8 @@ unsafe extern "C" fn begin(program: Text) -> Trace {
         let mut writer = events::create(process, None, |file| file)?;
         // SAFETY: torch_log.h requires that `program` is a valid text.
         writer.plugin(unsafe { bytes(program) });
-        // From now on, the file exists without an end. If the process is killed, the missing end
-        // shows that the recording is incomplete.
+        // From now on, the file exists, and its end is missing until the recording ends. If the
+        // process is killed, the missing end shows that the recording is incomplete.
         let _ = writer.flush();
         Some(Box::new(Recording { writer, process: sys::process_id() }))
     });

@@ -279,7 +279,8 @@ fn task_begins(launch: &Launch, frame: usize) -> Option<Task> {
         if let Some(bracket) = bracket::begin_inside(thread, &what, frame, entered) {
             return Some(Task::Recorded(bracket, what));
         }
-        // On the launching thread, the op itself is in progress.
+        // A task on the launching thread need not be counted, because the op itself is in progress
+        // there.
         if shared.how == How::Never && is_elsewhere {
             // SAFETY: `bracket::thread` returns null or the calling thread's own state.
             let state = unsafe { thread.as_mut() }?;

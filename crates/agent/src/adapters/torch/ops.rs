@@ -273,7 +273,8 @@ unsafe extern "C" fn end(frame: *const c_void, counts: *mut Counts) -> i32 {
     announcements.unwrap_or(0)
 }
 
-/// Fills in the counts of the call that has just ended on this thread, whose index was `at`.
+/// Fills in the counts of the call that has just ended on this thread, whose index among the open
+/// calls was `at`.
 fn fill(counts: &mut Counts, at: usize) {
     let thread = thread::current();
     // SAFETY: `thread::current` returns null or the calling thread's own state.

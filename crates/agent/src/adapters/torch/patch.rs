@@ -277,8 +277,8 @@ impl Library {
         let place = unsafe { &*(slot as *const AtomicUsize) };
         let now = place.load(Ordering::Relaxed);
         // A slot that has not been used yet contains an address in the library's own code, which
-        // calls the linker. The linker would find the same function as for libtorch_cpu, because
-        // that function is in the global scope.
+        // calls the linker. The linker would usually find the same function as for libtorch_cpu,
+        // because that function is usually in the global scope.
         if now != ours && (now == real || self.code.contains(&now)) {
             let page = slot & !4095;
             let sealed = self.sealed.contains(&slot);

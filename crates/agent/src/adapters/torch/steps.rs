@@ -48,8 +48,8 @@ const WARM: u64 = 4;
 const UNSURE: f64 = 3.0;
 /// On average, at least one step in so many is seen.
 const LONGEST: u32 = 16;
-/// The number of timed steps that were away, before the cost of announcing is computed from the
-/// durations of steps.
+/// As soon as this many steps that were away have been timed, the cost of announcing is computed
+/// from the durations of steps.
 const FEWEST: usize = 5;
 /// The assumed cost of announcing an op, in ns. Measured: 280 to 580 ns, including the cost of
 /// counting the op.
@@ -138,7 +138,7 @@ struct State {
     now: Step,
     /// Whether the step in progress was cut, because it took too long.
     is_cut: bool,
-    /// When the step in progress began ([`now`]).
+    /// When the step in progress began, as [`now`] returns it.
     began: [u64; 2],
     longest_ns: u64,
     /// Number of steps until the next seen step, including it.
@@ -361,8 +361,8 @@ pub extern "C" fn is_overdue() -> i32 {
     i32::from(guarded(cut).flatten() == Some(true))
 }
 
-/// Stores the number of cut steps in the table of the calling thread, because no other step may
-/// follow.
+/// Stores the number of cut steps in the table of the calling thread. This cannot wait for the next
+/// step, because the loop may be over.
 fn tell_of_cut(cut: u64) {
     // SAFETY: `thread::current` returns null or the calling thread's own state.
     let thread = unsafe { thread::current().as_mut() };

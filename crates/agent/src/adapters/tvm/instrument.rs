@@ -38,7 +38,7 @@ const INTERRUPTED: c_int = -1;
 pub struct Instrument {
     ffi: &'static Ffi,
     vm: &'static Vm,
-    /// The instrument that was set before, to which we own a reference, or null.
+    /// The user's instrument, which was set before this one, or null. We own a reference to it.
     user: *mut Object,
 }
 
@@ -81,13 +81,15 @@ unsafe extern "C" fn drop_instrument(this: *mut c_void) {
     }
 }
 
-/// The VM calls this function. Passes the stack address at entry as a fifth argument.
+/// The VM calls this function, which passes the stack address at entry to [`instrument`] as a fifth
+/// argument.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn called(_: *mut c_void, _: *const Any, _: i32, _: *mut Any) -> c_int {
     std::arch::naked_asm!("endbr64", "mov r8, rsp", "jmp {body}", body = sym instrument)
 }
-/// The VM calls this function. Passes the stack address at entry as a fifth argument.
+/// The VM calls this function, which passes the stack address at entry to [`instrument`] as a fifth
+/// argument.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn called(_: *mut c_void, _: *const Any, _: i32, _: *mut Any) -> c_int {
@@ -176,7 +178,7 @@ pub struct Wrapper {
     /// If all runs of the function are expected to make the same calls: the knowledge about these
     /// calls, and the machine's function that sets its instrument, to which we own a reference.
     fixed: Option<(&'static Function, *mut Object)>,
-    /// To which we own a reference.
+    /// The wrapped function. We own a reference to it.
     function: *mut Object,
 }
 

@@ -91,7 +91,8 @@ pub struct Run {
     entered: u64,
     begun: u64,
     ended: u64,
-    /// Whether the model's function failed. If an exception left it, it counts as failed.
+    /// Whether the model's function failed. A function that was left by an exception counts as
+    /// failed.
     failed: bool,
 }
 
@@ -103,8 +104,8 @@ enum Kind {
 }
 
 pub enum Plan {
-    /// The call is recorded. `How` says how this is decided in a run with a budget; the run is set
-    /// if it claimed the machine.
+    /// The call is recorded. In a run with a budget, `How` says how it is decided whether the call
+    /// is recorded. The `Run` is set if it claimed the machine.
     Recorded(How, Option<Box<Run>>),
     /// The call is not recorded, because it is inside of a run that is not watched.
     Passed,

@@ -23,7 +23,8 @@ impl Descriptor {
         read.map_or(0, |count| count as usize)
     }
 
-    /// The time is in ns since 1970; zeros on failure.
+    /// Returns the size in bytes, and the time of the last change in ns since 1970; zeros on
+    /// failure.
     pub fn size_and_time(&self) -> (u64, u64) {
         // SAFETY: `stat` consists of integers, for which zeros are values.
         let mut found: libc::stat = unsafe { std::mem::zeroed() };
@@ -196,7 +197,8 @@ pub fn read_link(path: &CStr) -> Result<Vec<u8>, i32> {
     Ok(buffer)
 }
 
-/// Closes `fd` if it is a perf counter, which an `ioctl` of these descriptors finds out.
+/// Closes `fd` if it is a perf counter. Other descriptors refuse the `ioctl` that returns a
+/// counter's id.
 pub fn close_counter(fd: i32) {
     const PERF_EVENT_IOC_ID: c_long = 0x8008_2407;
     let mut id = 0u64;

@@ -52,7 +52,7 @@ pub fn file_at(address: usize) -> Option<Vec<u8>> {
     })
 }
 
-/// Calls `body` with the line whose range contains `address`.
+/// Calls `body` with the line of `/proc/self/maps` whose range contains `address`.
 fn with_mapping<T>(address: usize, body: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
     let maps = read_file(c"/proc/self/maps").ok()?;
     let holds = |line: &&[u8]| {

@@ -4,14 +4,15 @@ use std::ffi::c_long;
 
 use super::files::read_file;
 
-/// Called if the user has asked for nothing but the list of counters.
+/// Ends the process with status 0. Called if the user has asked for nothing but the list of
+/// counters.
 pub fn end_process() -> ! {
     loop {
         let _ = syscall!(libc::SYS_exit_group, 0);
     }
 }
 
-/// Called if all of the program's own threads have ended.
+/// Ends the process with this status. Called if all of the program's own threads have ended.
 pub fn end_process_with(status: i32) -> ! {
     loop {
         let _ = syscall!(libc::SYS_exit_group, status);

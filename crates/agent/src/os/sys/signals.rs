@@ -14,13 +14,13 @@ const SIGCANCEL: i32 = 32;
 const SIGSETXID: i32 = 33;
 
 impl SignalsBlocked {
-    /// A request to cancel the thread is blocked as well.
+    /// Also blocks `SIGCANCEL`, so the thread cannot be cancelled meanwhile.
     pub fn new() -> Self {
         Self::except(&[SIGSETXID])
     }
 
-    /// For starting threads. The new threads inherit the mask, so they get none of the program's
-    /// signals, but all of glibc's own signals.
+    /// Blocks signals while threads are started. The new threads inherit the mask, so the kernel
+    /// delivers the program's signals to other threads. glibc's own signals are not blocked.
     pub fn for_new_threads() -> Self {
         Self::except(&[SIGSETXID, SIGCANCEL])
     }

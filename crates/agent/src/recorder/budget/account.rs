@@ -11,32 +11,35 @@
 //! export's calls. So one in *period* of its calls is timed, where the period is cost / (share ·
 //! mean duration). The share is the budget, minus the cost of everything that is not chosen at
 //! random (calls that are only counted, clock records, flushes), and minus a part of the debt. The
-//! debt is the time by which recording has exceeded the budget up to now, for example to attach the
-//! thread. The share depends only on the past, so the estimates from the timed calls stay unbiased.
+//! debt is the time by which recording has exceeded the budget up to now, for example because the
+//! thread was attached. The share depends only on the past, so the estimates from the timed calls
+//! stay unbiased.
 //!
 //! All costs are in ticks of the run's clock. They are estimates: the recorder measures its own
 //! time, including its own cache misses, but not the time that the program loses because its data
 //! was displaced from the caches. So the share aims below the budget ([`MARGIN`]).
 
-/// The number of first calls of each export and thread that are all timed.
+/// The first calls of an export on a thread, up to this number, are all timed, unless the budget is
+/// 0.
 pub const FIRST_TIMED: u64 = 8;
-/// The number of first calls whose counters are all read.
+/// In the first calls of an export on a thread, up to this number, counters are read, unless the
+/// budget is 0.
 pub const FIRST_COUNTED: u64 = 2;
 /// The longest period: on average, at least one call in this many is drawn.
 pub const LONGEST: u32 = 1 << 24;
 /// The part of the budget that the account tries to use.
 const MARGIN: f64 = 0.8;
-/// The smallest part of the budget for timing. With it, some calls are timed even on a thread that
-/// has exceeded the budget.
+/// At least this part of the budget is used for timing, so that some calls are timed even on a
+/// thread that has exceeded the budget.
 const LEAST: f64 = 1.0 / 32.0;
 /// The part of the remaining budget that is used to watch runs of models ([`super::watch`]).
 const WATCHING: f64 = 0.5;
-/// The smallest part of the time of a model's runs that is used to watch them.
+/// At least this part of the time of a model's runs is used to watch them.
 const LEAST_WATCHING: f64 = 1e-4;
 /// The longest period for runs of models: on average, at least one run in this many is watched.
 pub const MOST_RUNS: u32 = 1 << 14;
-/// The shortest processor time within which a debt is paid back. The usual one is a quarter of the
-/// thread's processor time up to now.
+/// The shortest processor time within which a debt is paid back. A debt is usually paid back within
+/// a quarter of the thread's processor time up to now.
 const SHORTEST_HORIZON_NS: f64 = 20e6;
 const WEIGHT: f64 = 1.0 / 16.0;
 
@@ -106,7 +109,7 @@ pub struct Account {
     share: f64,
     /// The part of the time of an export's calls that may be spent on reading counters.
     counter_share: f64,
-    /// The part of the thread's further processor time that recording may take.
+    /// The part of the thread's future processor time that recording may take.
     left: f64,
 }
 
@@ -150,15 +153,15 @@ impl Account {
         }
     }
 
-    /// Adds an announced op that is only counted.
+    /// Adds the cost of an announced op that is only counted.
     #[inline(always)]
     pub fn add_told(&mut self) {
         self.telling += self.only_counted.ticks();
         self.told += 1;
     }
 
-    /// Adds such an op in a run of a model for which the additional time of watching is measured.
-    /// That measurement contains the op's cost.
+    /// Counts an announced op that is only counted, in a run of a model for which the additional
+    /// time of watching is measured. That time contains the op's cost.
     #[inline(always)]
     pub fn add_told_in_watched(&mut self) {
         self.told += 1;
@@ -301,9 +304,9 @@ mod tests {
 
     #[test]
     fn counters_have_half_of_the_share() {
-        // Half of 8 % of 1,000 ns is 40 ns, so one call in 2.5 is timed, rounded up to 3. Reading
-        // counters costs 1,000 ns more, so they can be read in one call in 25. That is one in 25 /
-        // 3 = 8.3 of the timed calls, rounded up to 12.
+        // Half of 8 % of 1,000 ns is 40 ns. Timing a call costs 100 ns, so one call in 2.5 is
+        // timed, rounded up to 3. Reading counters costs 1,000 ns more, so they can be read in one
+        // call in 25. That is one in 25 / 3 = 8.3 of the timed calls, rounded up to 12.
         let account = account(0.1, true);
         assert_eq!(account.period(1_000, 1_000_000, 1, 1), 3);
         assert_eq!(account.counter_period(1_000, 1_000_000, 3, 1), 12);

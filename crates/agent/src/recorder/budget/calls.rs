@@ -33,7 +33,7 @@ pub(crate) unsafe fn is_only_counted(thread: *mut Thread, export: u32) -> Option
 }
 
 impl Thread {
-    /// Called after calibration. Before this, no call has an entry.
+    /// Called after calibration. Until then, no call finds an entry in the table.
     pub(crate) fn begin_draws(&mut self) {
         if !self.draws.is_on {
             return;
@@ -116,7 +116,8 @@ impl Thread {
     /// its cost is measured.
     #[inline(always)]
     pub(super) fn open_drawn(&mut self, call: &NewCall) -> bool {
-        // The recorder was interrupted by a signal handler, whose calls are only counted.
+        // A signal handler that has interrupted the recorder makes this call. Such calls are only
+        // counted.
         if self.busy.is_set() {
             return false;
         }
@@ -241,8 +242,8 @@ impl Thread {
         self.draws.entry(export).iter().for_each(|entry| count_unwatched(entry, calls));
     }
 
-    /// Adds a recorded call that was not among the open calls to the export's entry and to the
-    /// account.
+    /// Adds a recorded call to the export's entry and to the account. The call was not among the
+    /// open calls.
     pub(crate) fn bill_apart(&mut self, call: &Call) {
         self.bill_call(self.depth as usize, call.start, call.end, false);
     }
@@ -275,8 +276,8 @@ impl Thread {
         account.clock.measured(self.run.clock.begin().wrapping_sub(ticks));
         account.add_fixed(account.clock.ticks() + flushed as f64);
         account.update_share(cpu_ns, self.draws.counts);
-        // The cost of the call before the clock record is not measured, because it would contain
-        // this function.
+        // The cost of the call before the clock record is not measured, because the measured time
+        // would contain this function.
         self.draws.open[self.depth as usize % DEEPEST].begun = 0;
         self.store_spent(cpu_ns);
     }

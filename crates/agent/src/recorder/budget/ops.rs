@@ -20,7 +20,8 @@ impl Thread {
         if !self.rehearsing {
             self.draws.look_at_step();
             let is_due = self.count_call(op.export);
-            // The recorder was interrupted by a signal handler, whose calls are only counted.
+            // A signal handler that has interrupted the recorder makes this call. Such calls are
+            // only counted.
             if self.busy.is_set() {
                 return false;
             }
@@ -29,7 +30,7 @@ impl Thread {
         }
         if is_wanted && op.ending == Ending::Held {
             // For hosts that end their ops in any case, the brackets of recorded ops are not timed.
-            // The timing of the first half may have begun, so it ends here.
+            // The timing of the bracket's first half may have begun, so it ends here.
             self.counted_half_ends(BEFORE);
         }
         if is_wanted && self.open_drawn(op) {
@@ -62,7 +63,8 @@ impl Thread {
         if self.draws.counted_ops != 0 {
             self.draws.forget_counted(|counted| counted.frame <= limit);
             if is_held {
-                // An op with the same frame has ended without an announcement.
+                // If the stack of counted ops has an op with the same frame, that op has ended
+                // without an announcement.
                 self.draws.take_counted(op.frame);
             }
         }
@@ -132,7 +134,8 @@ impl Thread {
         counted.iter().rev().find(alive).filter(inside).map(|op| op.subject)
     }
 
-    /// Returns how it is decided whether a region or a task of this recorded call is recorded.
+    /// Returns how it is decided whether a region or a task inside of the recorded call with index
+    /// `at` is recorded.
     pub(crate) fn like_call(&self, at: usize) -> How {
         if !self.is_drawn(at) {
             return How::Always;

@@ -42,7 +42,7 @@ impl Random {
         if period <= 1 {
             return 1;
         }
-        // The product is below 45 × 2^32.
+        // The product is below 45 × 2^32, so it fits into a `u64`.
         1 + (self.exponential() * scale(period)) as u64
     }
 
@@ -63,7 +63,7 @@ impl Random {
 }
 
 /// The number of equal pieces of the interval [1, 2). [`LN`] contains the logarithm of the middle
-/// of each piece, and [`INVERSE`] the reciprocal.
+/// of each piece, and [`INVERSE`] the reciprocal of the middle.
 const PIECES: usize = 128;
 const INVERSE: [f64; PIECES] = table(true);
 const LN: [f64; PIECES] = table(false);

@@ -112,7 +112,8 @@ impl Draws {
         }
     }
 
-    /// Adds up the step before, and estimates the calls of steps that were away.
+    /// Adds up the thread's calls of the step before, and estimates the calls of steps that were
+    /// away.
     #[cold]
     #[inline(never)]
     pub(crate) fn change_step(&mut self) {
@@ -120,7 +121,7 @@ impl Draws {
         self.steps.number = NUMBER.load(Ordering::Acquire);
         self.steps.weight = WEIGHT.load(Ordering::Relaxed);
         let totals = self.totals();
-        // If a step was cut, the number of its missed calls is known when the step has ended.
+        // If the step in progress was cut, its missed calls are estimated only when it has ended.
         self.add_step(ended, totals, u64::from(self.steps.weight == OF_CUT));
     }
 
@@ -213,7 +214,7 @@ fn add_step_to(entry: &Entry, ended: u32, away: u64, weights: u64) -> u64 {
     let calls = entry.calls.load(order);
     let of_step = calls.saturating_sub(entry.before_step.load(order));
     if ended == OF_CUT {
-        // A cut step counts as a step that was away. The calls that were counted in its rest are
+        // A cut step counts as a step that was away. The calls that were counted after the cut are
         // subtracted from the estimate.
         let in_cut = &entry.in_cut;
         let mean = entry.sum.load(order).checked_div(weights).unwrap_or(0);

@@ -101,9 +101,9 @@ impl Table {
             }
         };
         let old = *self;
-        // SAFETY: `fresh` is mapped and has this size, and nobody else uses it. The magic number is
-        // stored last, so a reader finds either no table or a whole one. For a short time, a reader
-        // may find both tables of the thread. It then uses the larger numbers.
+        // SAFETY: `fresh` is mapped and has `pages` pages, and nobody else uses it. The magic
+        // number is stored last, so a reader finds either no table or a whole one. For a short
+        // time, a reader may find both tables of the thread. It then uses the larger numbers.
         unsafe {
             fresh.write_bytes(0, pages * PAGE_BYTES);
             let spent = if old.exists() { old.spent() } else { Spent::default() };
@@ -189,8 +189,8 @@ impl Table {
         if !self.exists() {
             return None;
         }
-        // SAFETY: the table is mapped and of this size. Only the calling thread writes to it, and
-        // that thread is in this function.
+        // SAFETY: the table is mapped and has `self.pages` pages. Only the calling thread writes to
+        // it, and that thread is in this function.
         let bytes = unsafe { std::slice::from_raw_parts(self.base, self.pages * PAGE_BYTES) };
         Reader::parse(bytes).ok().map(|table| table.frame())
     }

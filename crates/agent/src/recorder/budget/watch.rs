@@ -23,14 +23,14 @@ use model::Loss;
 use crate::process::losses;
 use crate::recorder::thread::Thread;
 
-/// The number of successive runs that must make the same calls before a run is not watched.
+/// Runs are left unwatched only after this many successive runs have made the same calls.
 const ALIKE: u32 = 3;
-/// The number of runs that failed, or made other calls than the run before, after which all runs of
-/// the function are watched.
+/// After this many runs have failed, or made other calls than the run before, all runs of the
+/// function are watched.
 const MOST_DIFFERENT: u32 = 8;
 /// One in this many unwatched runs is timed. Must be a power of two.
 const TIME_EVERY: u32 = 16;
-/// The number of first runs without watching that are all timed.
+/// The first runs without watching, up to this number, are all timed.
 const FIRST_TIMED: u32 = 4;
 const WEIGHT: f64 = 1.0 / 8.0;
 
@@ -60,8 +60,8 @@ pub struct Pattern {
     since: u64,
 }
 
-/// A running mean. A value above four times the mean is reduced to that, because the recorder was
-/// probably interrupted.
+/// A running mean. A value above four times the mean is reduced to four times the mean, because the
+/// recorder was probably interrupted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean(f64);
 

@@ -23,10 +23,11 @@ use record::brackets::{BUCKETS, Brackets, Histogram, bucket_of};
 
 use super::Thread;
 
-/// Number, from 1, of the first op of a thread that is drawn. Earlier, caches are colder.
+/// The first drawn op of a thread has this number, counted from 1. In earlier ops, caches are
+/// colder.
 const FIRST: u16 = 8;
-/// The number of first announcements that are measured in quick succession, so that short programs
-/// have some measurements.
+/// The first announcements, up to about this number, are measured in quick succession, so that
+/// short programs have some measurements.
 const SOON: u32 = 48;
 
 pub(crate) struct Times {
@@ -34,7 +35,7 @@ pub(crate) struct Times {
     drawn: u32,
     /// State of the random number generator, never 0.
     random: u32,
-    /// Numbers of durations before and after an op, by bucket.
+    /// Number of measured announcements, before and after an op, in each bucket of durations.
     counts: [[u32; BUCKETS]; 2],
 }
 
@@ -51,8 +52,8 @@ impl Times {
         }
     }
 
-    /// Chooses the next drawn op. Returns the number of ops that begin until then, including the
-    /// drawn one.
+    /// Chooses the next drawn op. Returns the number of ops that begin until the drawn one begins,
+    /// including that one.
     fn draw(&mut self) -> u16 {
         // This is Marsaglia's xorshift generator.
         self.random ^= self.random << 13;
@@ -157,7 +158,8 @@ mod tests {
         assert_eq!(due(2, "()()()"), [0, 1, 0]);
         // The outer op is drawn. The inner op ends first.
         assert_eq!(due(2, "()(())"), [0, 1, 0]);
-        // The inner op is drawn. It began right after the outer one, so there are two.
+        // The inner op is drawn. It began right after the outer one, so two announcements are due,
+        // of which the second is measured.
         assert_eq!(due(3, "()(())"), [0, 2, 0]);
         // The second inner op is drawn, which began after the first one had ended.
         assert_eq!(due(3, "(()())"), [0, 1, 0]);

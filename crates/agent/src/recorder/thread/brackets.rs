@@ -28,21 +28,22 @@ use super::Thread;
 pub(crate) const BEFORE: usize = 0;
 pub(crate) const AFTER: usize = 1;
 
-/// Number, from 1, of a thread's first call whose bracket is timed. Earlier, caches are colder.
+/// The first call of a thread whose bracket is timed has this number, counted from 1. In earlier
+/// calls, caches are colder.
 pub(crate) const FIRST: u16 = 8;
-/// The number of first brackets that are timed in quick succession, so that short programs have
-/// some durations.
+/// The first brackets, up to about this number, are timed in quick succession, so that short
+/// programs have some durations.
 const SOON: u32 = 48;
 
-/// The halves that are being timed at present. They are not in [`BracketTimes`], because the
-/// recorder reads them in each call.
+/// The halves that are being timed at present. They are in the thread's first cache line and not in
+/// [`BracketTimes`], because the recorder reads them in each call.
 #[derive(Clone, Copy)]
 pub(crate) struct Halves {
     /// For hosts that call the agent before and after a call: the time at which the timed half
     /// began; otherwise 0.
     entered: u64,
     /// For such hosts: the duration of the timed first half in ticks; otherwise 0. It is counted
-    /// when the call has ended. It has four bytes, so that the struct is in the thread's first
+    /// when the call has ended. It has four bytes, so that the struct fits into the thread's first
     /// cache line.
     before: u32,
     /// Whether counters were read for the call whose first half was timed.
@@ -63,7 +64,8 @@ pub(crate) struct BracketTimes {
     random: u32,
     /// Whether the bracket of every call is timed.
     all: bool,
-    /// Numbers of durations: for calls without and with counters, each half, and each bucket.
+    /// Number of measured halves: for calls without and with counters, for each half, and for each
+    /// bucket of durations.
     counts: [[[u32; BUCKETS]; 2]; 2],
 }
 
@@ -132,8 +134,8 @@ impl Thread {
         self.halves.entered = self.enter(half);
     }
 
-    /// Does not write to memory, because it is called between the two readings of the counters.
-    /// After a fork, the first write to a page is a page fault, which would be counted.
+    /// This function does not write to memory, because it is called between the two readings of the
+    /// counters. After a fork, the first write to a page is a page fault, which would be counted.
     #[cold]
     #[inline(never)]
     fn draw(&self) -> u64 {

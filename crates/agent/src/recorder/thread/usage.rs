@@ -1,5 +1,5 @@
 //! Stores in pages what the kernel has counted for the thread ([`Usage`], such as its processor
-//! time). The kernel counts this in any case.
+//! time). The kernel counts this whether it is read or not.
 
 use record::Usage;
 

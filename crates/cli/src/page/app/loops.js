@@ -41,7 +41,7 @@ export function loopsView(context, params) {
     onchange: () => {
       const table = listings[Number(chooser.value)]?.table ?? "";
       const isSame = table === tableOf(current)?.id;
-      // Sorting, filter and folds belong to one table.
+      // Another table does not get the sorting, the filter and the folds of this one.
       context.go("loops", isSame ? { ...current, code: chooser.value } : { table, code: chooser.value }, false);
     },
   }, listings.map((listing, i) => h("option", { value: i }, visible(listing.label))));

@@ -37,7 +37,7 @@ export function readMoment(timeline, text, since = "") {
   if (/^-?\d{1,20}$/.test(plain)) {
     const value = BigInt(plain);
     // The number may count from 1970, from the base of a .json, or from the begin of the timeline.
-    // These moments are usually far apart.
+    // These moments are usually far apart, so at most one is inside of the timeline.
     for (const ns of [Number(value - begin), Number(value + BigInt(timeline.base ?? "0") - begin), Number(value) + zero]) {
       if (isInside(timeline, ns)) return ns;
     }

@@ -372,7 +372,7 @@ function canvasView(context, timeline, lanes, params, place) {
     h("div", { class: "tools" }, chooser.root, field, ...moveButtons(hands.actions), counted),
     legend.root, box, line, other.root);
   box.addEventListener("scroll", draw);
-  // In an animation frame, because Firefox reports an error if the height changes inside of the observer.
+  // An animation frame changes the height, because Firefox reports an error if the observer does.
   const watcher = new ResizeObserver(() => requestAnimationFrame(resize));
   watcher.observe(place);
   update(params);

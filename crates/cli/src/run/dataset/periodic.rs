@@ -29,8 +29,8 @@ use crate::terminal::say;
 
 /// The time between two checks whether an export is due.
 const LOOK: Duration = Duration::from_secs(1);
-/// The expected ratio of a file of calls to the recording, until the first such file is written. It
-/// is low, so that the first file does not become too small.
+/// The size of a file of calls divided by the size of the recording, as assumed until the first
+/// such file is written. With a higher value, the first file would often be too small.
 const FIRST_RATIO: f64 = 0.25;
 
 pub struct PeriodicExports {
@@ -44,7 +44,8 @@ impl PeriodicExports {
         let dir = args.dir.as_ref()?;
         let mut adding = args.adding(dir, directory, rank, true);
         // Signals from the terminal are meant for the program, so the exports are in another
-        // process group. The last export shows errors, which usually have the same reason.
+        // process group. Errors of these exports are not shown: the last export usually has the
+        // same error and shows it.
         adding.process_group(0).stdout(Stdio::piped()).stderr(Stdio::null());
         ends_with_its_parent(&mut adding);
         let exports = Exports {
@@ -136,7 +137,8 @@ impl Exports {
         }
     }
 
-    /// Returns the size in bytes of the calls that the export reports; `None` if it failed.
+    /// Runs one export. Returns the size in bytes of the calls that it wrote, which it prints;
+    /// `None` if it failed.
     fn export(&mut self) -> Option<u64> {
         let done = self.adding.spawn().ok()?.wait_with_output().ok()?;
         String::from_utf8(done.stdout).ok()?.lines().last()?.parse().ok()

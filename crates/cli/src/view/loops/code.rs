@@ -233,7 +233,7 @@ pub fn missing(why: Option<&Missing>) -> &'static str {
 
 pub struct Line {
     pub address: u64,
-    /// In the notation of assemblers.
+    /// The instruction in the notation of assemblers.
     pub text: String,
     pub is_hook: bool,
     /// The number of machine loops of the region that contain the instruction.
@@ -277,7 +277,7 @@ mod tests {
         Image::copied(Machine::X86, vec![(0, vec![0x90; 16])]).map_err(|e| e.to_string())
     }
 
-    /// A file that cannot be read is tried once.
+    /// Also checks that a file that could not be read is not read again.
     #[test]
     fn modules_share_an_image() {
         let mut images = Images::default();
@@ -294,7 +294,7 @@ mod tests {
         let failed = || Err("no such file".to_owned());
         assert!(images.of_file("x", failed).is_err());
         assert_eq!(images.of_file("x", || unreachable!()).unwrap_err(), "no such file");
-        // Each call states a different address for the same copy.
+        // Each of these modules states a different address for the same copy.
         let elsewhere = |address| LoopCode { pieces: vec![(address, 16)], ..LoopCode::default() };
         let more = (1..100).map(|address| images.of_copy((0, 7), &elsewhere(address), image));
         assert_eq!(more.filter(Result::is_ok).count(), MOST_IMAGES - 1);

@@ -80,8 +80,8 @@ pub fn of_title(table: &Table, title: &str) -> String {
     if !known(name) && known(&ns) { ns } else { name.to_owned() }
 }
 
-/// One of a row's times. A time has columns in ticks and in ns, each with a column for half of its
-/// interval.
+/// Returns one of a row's times. A time has columns in ticks and in ns, each with a column for half
+/// of its interval.
 type TimeOf = fn(&Times) -> Option<Estimate>;
 
 fn columns(loops: &Loops<'_>, lines: &[Line<'_>]) -> Vec<Column> {

@@ -81,7 +81,8 @@ fn times(loops: &Loops<'_>, tree: &LoopTree) -> String {
     if costs.is_empty() {
         return "as measured: the cost of a hit is not known".to_owned();
     }
-    // A cost of 0 is not printed: the mode has no such hits, or no counters were read.
+    // A cost of 0 is not printed: either the mode has no hits of this kind, or no counters were
+    // read.
     type OfCost = fn(&HitCost) -> f64;
     let kinds: [(OfCost, &str); 3] = [
         (|cost| cost.timed, "a timed hit"),

@@ -180,7 +180,7 @@ pub(super) fn text(
         }
         let more = &shown.more;
         let is_named = !more.of.is_empty() && module.nodes.iter().any(|n| more.wants(module, n));
-        // With `--top`, all rows that are kept may belong to other modules.
+        // With `--top`, a module has no rows if all rows that are kept belong to other modules.
         if shown.rows[index].is_empty() && shown.left_out[index] > 0 && !is_named {
             left_modules += 1;
             left_rows += shown.left_out[index];

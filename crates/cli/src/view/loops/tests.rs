@@ -59,8 +59,8 @@ fn table(id: [u8; 16], source: &str, mode: &str, entries: Vec<Entry>) -> Option<
     Some(table.to_json().unwrap())
 }
 
-/// `matmul` on two threads in mode timed, a module without a side table in mode count, and a module
-/// in mode log.
+/// Returns what three modules recorded: one with `matmul` on two threads in mode timed, one without
+/// a side table in mode count, and one in mode log.
 fn recorded() -> Recorded {
     let module = |id, mode, ids, table| LoopModule {
         id,
@@ -228,7 +228,8 @@ fn iterations_are_those_of_the_machine_code() {
         said.contains("schedule iterations: how many iterations of the loop in the schedule"),
         "{said}"
     );
-    // With two loops of one loop of the schedule, it is not known which part each of them does.
+    // If two loops of the machine code come from one loop of the schedule, the iterations of each
+    // are not known.
     let of_two = with_schedule(vec![2, 3]);
     assert!(of_two.contains("serial 25") && !of_two.contains("each, 1 apart"), "{of_two}");
     assert!(!of_two.contains("schedule iterations"), "{of_two}");

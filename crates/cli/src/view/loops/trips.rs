@@ -69,7 +69,7 @@ pub fn histograms(out: &mut impl Write, tree: &LoopTree, width: Option<usize>) -
         kind,
         cells,
     };
-    // The name and id are in the first line of a loop.
+    // Only the first line of a loop has its name and id.
     let first = |at: usize| at == 0 || lines[at - 1].0.id != lines[at].0.id;
     let named = |at: usize, text: String| if first(at) { text } else { String::new() };
     let all = || lines.iter().enumerate();

@@ -23,7 +23,8 @@ pub enum Readers {
     Programs,
     /// People get fewer columns and shortened arguments.
     People,
-    /// There is no room for arguments, so they follow names that several ops have.
+    /// There is no room for a column of arguments, so they are written after the names that several
+    /// ops share.
     PeopleInANarrowPlace,
 }
 
@@ -262,7 +263,7 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
     if readers == Readers::PeopleInANarrowPlace {
         columns.retain(|column| column.name != ARGUMENTS);
     }
-    // For people, a row without calls (parallel regions outside of ops) is only in the table of
+    // Parallel regions outside of ops have a row without calls. People see it only in the table of
     // regions.
     let mut order = order(view, |row| row.own.value);
     order.retain(|row| !people || has_calls(&rows[*row]));

@@ -30,7 +30,8 @@ struct ValueOut<'a> {
     kind: &'static str,
 }
 
-/// The counter values of a call, by name. Empty if the call could have none.
+/// The counter values of a call, by name. Written as an empty object if no counters were read in
+/// the call.
 struct Counters<'a> {
     names: &'a [(&'a str, usize)],
     values: &'a [Option<u64>],
@@ -162,7 +163,7 @@ fn member(out: &mut impl Write, name: &str, value: &(impl Serialize + ?Sized)) -
     Ok(())
 }
 
-/// The keys of users' values, without duplicates.
+/// Returns the keys of users' values, without duplicates.
 fn values(profile: &Profile) -> Vec<ValueOut<'_>> {
     let mut all: Vec<ValueOut<'_>> = Vec::new();
     for key in profile.processes.iter().flat_map(|process| &process.value_keys) {
@@ -242,7 +243,8 @@ struct Context<'a> {
     view: &'a View<'a>,
     profile: &'a Profile,
     first_tick: u64,
-    /// The names of counters, sorted and without duplicates, with the index of a counter.
+    /// The names of counters, sorted and without duplicates, each with the index of one counter of
+    /// this name.
     names: Vec<(&'a str, usize)>,
     /// Whether the run had a budget: then some calls were counted and not timed.
     sampled: bool,

@@ -80,15 +80,16 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
     Ok(())
 }
 
-/// Prints the table of ops. Arguments are in their own column or, if that does not fit, after names
-/// that several ops have.
+/// Prints the table of ops. Arguments have their own column. If it does not fit, they are written
+/// after the names that several ops share.
 fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
     let mut printed = Vec::new();
     let table = arranged(view);
     let left_out = text::table(&mut printed, &table, width)?;
     if left_out.contains(&columns::ARGUMENTS) && columns::names_are_shared(view) {
         printed.clear();
-        // The filter must be applied to names without arguments, as in the wide table.
+        // Here names contain arguments, to which a filter must not be applied, so the rows are
+        // those of the wide table.
         let mut narrow = columns::ops(view, columns::Readers::PeopleInANarrowPlace);
         (narrow.order, narrow.left_out) = (table.order.clone(), table.left_out);
         text::table(&mut printed, &narrow, width)?;
@@ -96,10 +97,10 @@ fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Resul
     out.write_all(&printed)
 }
 
-/// The rows that the user asked for.
+/// Returns the rows that the user asked for.
 pub fn arranged(view: &View<'_>) -> Table {
     let mut table = columns::ops(view, columns::Readers::People);
-    // `check` has already found the column of `--sort`.
+    // This does not fail: `check` has already found the column of `--sort`.
     let _ = view.chosen.arrange(&mut table);
     table
 }
@@ -113,7 +114,7 @@ fn ns(view: &View<'_>, ticks: f64) -> f64 {
     ticks.max(0.0) * view.profile.timeline.ns_per_tick()
 }
 
-/// The number of runs and op calls, and their time.
+/// Returns a text with the numbers of runs and of op calls, and their time.
 fn runs(view: &View<'_>) -> String {
     let table = view.table;
     if table.runs == 0 {
@@ -221,7 +222,7 @@ fn notes(view: &View<'_>) -> Vec<String> {
     notes
 }
 
-/// The names of bookkeeping ops in the table, as their hosts name them.
+/// Returns the names of the bookkeeping ops in the table, as their hosts name them.
 fn bookkeeping(view: &View<'_>) -> String {
     let rows = view.table.rows.iter();
     let of_rows: BTreeSet<Cow<'_, str>> = rows
@@ -230,7 +231,7 @@ fn bookkeeping(view: &View<'_>) -> String {
             _ => None,
         })
         .collect();
-    // With `--all`, each bookkeeping op has its own row.
+    // With `--all`, no row sums up bookkeeping: each of these ops has its own row.
     let ops = &view.profile.ops;
     let of_ops = ops.all().iter().filter(|op| of_rows.is_empty() && op.bookkeeping);
     let prefixes: BTreeSet<&str> = of_ops.map(|op| &*ops.host_of(op).bookkeeping).collect();

@@ -93,7 +93,7 @@ impl Layout<'_> {
         if self.left_out.is_empty() {
             return Ok(());
         }
-        // The most important of these columns come last.
+        // The most important of these columns were left out last.
         let mut names: Vec<&str> =
             self.headings.iter().rev().map(String::as_str).take(NAMED).collect();
         let more = match self.left_out.len() - names.len() {
@@ -123,7 +123,7 @@ pub fn layout<'a>(
     let Some(name) = shown.first() else { return Ok(Layout::default()) };
     let width = width.unwrap_or(usize::MAX);
     let title = length(&name.title);
-    // For ops, the common beginning of the names does not count.
+    // For ops, the width is counted without the common beginning of the names, which can be cut.
     let cut = names == Names::Ops;
     let apart = names::least(&name.cells, cut).max(title);
     let least = match names {

@@ -27,7 +27,7 @@ const CUT: char = '…';
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fitted {
-    /// In the order of the original names.
+    /// The shortened names, in the order of the original names.
     pub names: Vec<String>,
     /// The common beginning that was replaced by `…`, if one was cut.
     pub common: Option<String>,
@@ -199,7 +199,8 @@ fn around_differences(names: &[&String], width: usize) -> Vec<String> {
         (0..shortest - before).take_while(|i| same(&|name| name[name.len() - 1 - i])).count();
     let one = |name: &Vec<char>| {
         let own = name.len() - before - after;
-        // The width for the text around the part that differs, with a mark on each side.
+        // The width that is left for the text around the part that differs, after a mark on each
+        // side.
         let room = width.saturating_sub(own + 2);
         let tail = after.min((room / 2).max(room.saturating_sub(before)));
         let head = before.min(room - tail);
@@ -271,7 +272,7 @@ mod tests {
         assert_eq!(between_words(name, 34), "10_softmax_…_dispatch_tensor_store");
         assert_eq!(between_words(name, 46), name);
         assert_eq!(between_words("autograd::engine::Node: Sqrt", 22), "autograd::…:Node: Sqrt");
-        // Between words, little would be left.
+        // A cut between words would leave little of this name.
         assert_eq!(between_words("a_b_0123456789012345678901234", 21), "a_b_012345…5678901234");
         assert_eq!(between_words("a_b", 0), "…");
     }

@@ -31,7 +31,7 @@ impl Quantity {
     /// the upper end.
     pub fn text_of(self, of: Estimate, with_interval: bool) -> String {
         if !of.is_resolved() {
-            // A count that is not resolved is below the next whole number.
+            // For a count, the upper end is rounded up to a whole number.
             let bound = if self == Self::Count { of.high.ceil() } else { of.high };
             return units::below(&self.text(bound.max(0.0)));
         }

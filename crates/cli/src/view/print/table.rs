@@ -131,7 +131,8 @@ pub struct Column {
     /// For a counter that took turns with others: the part of the time in which the counter was
     /// counting. Only estimates have it.
     pub estimated: Option<Vec<Option<f64>>>,
-    /// For a counter: the part of the value that an empty call reads, if it is more than half.
+    /// For a counter: the part of the value that the recorder itself caused, as measured with empty
+    /// calls, if it is more than half.
     pub mostly_empty: Option<Vec<Option<f64>>>,
     /// In a run with a budget: half of the 95 % interval of an estimate, as a part of the value.
     /// Infinity if the interval is not known.
@@ -190,7 +191,8 @@ pub struct Table {
     /// The indices of the rows, as they are printed.
     pub order: Vec<usize>,
     /// Rows at the end of tables for people, whatever the order of the others is. Such a row has
-    /// the part of a whole that no other row has. Programs do not get these rows.
+    /// what is missing in the others: the time between calls, for example. Programs do not get
+    /// these rows.
     pub rest: Vec<usize>,
     /// How the names of rows may be shortened.
     pub names: Names,
@@ -199,7 +201,7 @@ pub struct Table {
 }
 
 impl Value {
-    /// The number by which rows are sorted; `None` for a text or an upper bound.
+    /// Returns the number by which rows are sorted; `None` for a text or an upper bound.
     pub fn as_number(&self) -> Option<f64> {
         match self {
             Self::Text(_) | Self::AtMostNs(_) => None,
@@ -342,7 +344,8 @@ impl Table {
     pub fn sort(&mut self, key: &str) -> Result<(), Failure> {
         let by_name = self.columns.iter().position(|c| c.name == key);
         let by_title = || self.columns.iter().position(|c| !c.csv_only && c.title == key);
-        // The heading of a column of times may differ between tables.
+        // The heading of a column of times may differ between tables, so the name without `_ns` is
+        // accepted, too.
         let by_quantity =
             || self.columns.iter().position(|c| c.name.strip_suffix("_ns") == Some(key));
         let Some(column) = by_name.or_else(by_title).or_else(by_quantity) else {
@@ -350,7 +353,7 @@ impl Table {
             return Err(Failure::new(format!("--sort {key}: no such column"))
                 .hint(format!("columns: {}", known.join(", "))));
         };
-        // The user wants to see this column, so it is hardly ever left out.
+        // The user wants to see this column, so it is among the last that are left out.
         self.columns[column].rank = self.columns[column].rank.min(1);
         let number =
             |row: usize| self.columns[column].cells.get(row).and_then(|cell| cell.as_number());

@@ -17,8 +17,9 @@ const OFF_CPU: &str = "off_cpu_ns";
 pub const ASSUMED_ON_CPU: &str = "at most: no counter measured the CPU time in some calls, which are taken \
                                   to have been on a CPU all the time";
 
-/// Prints a table. Marks cells whose counter was not read in all calls, estimates, and what is
-/// mostly the recorder's own. Returns the names of the columns that did not fit.
+/// Prints a table. Marks three kinds of cells: values of counters that were not read in all calls,
+/// estimates, and values that mostly the recorder caused. Returns the names of the columns that did
+/// not fit.
 pub fn table<'a>(
     out: &mut impl Write,
     table: &'a Table,
@@ -144,7 +145,7 @@ pub fn marks(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
         let of = column.name.strip_suffix("_per_call");
         of.is_some_and(|of| table.columns.iter().any(|column| column.name == of))
     };
-    // Columns with the same numbers of calls share a line.
+    // Columns with the same numbers of calls share a line of explanation.
     let mut partly: Vec<(Vec<&str>, (u64, u64))> = Vec::new();
     let mut estimated = Vec::new();
     for column in table.columns.iter().filter(|column| !column.csv_only) {

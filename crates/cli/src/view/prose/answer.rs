@@ -42,7 +42,7 @@ pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
         first.push_str(&format!(", {} in {} of {all}{by_self}", percent(most.share), most.rows));
     }
     let manifest = &overview.profile.manifest;
-    // The length of the run is there for comparison. The time in calls is a sum over all threads,
+    // The length of the run is printed for comparison. The time in calls is a sum over all threads,
     // and the time of a thread begins only with its first call.
     let whole = lasted_ns.filter(|_| manifest.origin == Origin::Run && manifest.passes == 0);
     if let Some(ns) = whole {
@@ -130,7 +130,8 @@ fn calls(overview: &Overview<'_>) -> String {
     let each = of_pass.passes;
     let Counts { processes, threads, devices } = summary.places(overview.profile);
     let count = |n: usize, least: usize, of: &str| {
-        // Each pass runs in a separate process.
+        // With several passes, these numbers are left out: each pass has its own processes and
+        // threads.
         (n > least && each == 1).then(|| plural(n as u128, of))
     };
     let places = [
@@ -161,7 +162,8 @@ fn calls(overview: &Overview<'_>) -> String {
 fn why_unknown(summary: &Summary) -> &'static str {
     match &summary.sampled {
         Some(run) if run.all.timed == 0 => ", which were only counted",
-        // A call inside of a timed one may have been counted and not timed.
+        // A call inside of a timed one may have been counted and not timed, so self times are not
+        // known.
         Some(_) if summary.nested => "; only some were timed, so how long all took is not known",
         _ => "; too few were timed to say how long all took",
     }

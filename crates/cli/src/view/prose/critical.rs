@@ -194,7 +194,7 @@ mod tests {
         let table = columns(&profile, &path, &path.rows.iter().collect::<Vec<_>>(), true);
         let gains = table.columns.iter().find(|column| column.name == "gain_ns").unwrap();
         assert_eq!([0, 1].map(|at| cell_text(gains, at)), ["90.0 ns", "≤ 100 ns"]);
-        // Unlike below other tables, no line explains `≤`.
+        // No line below this table explains `≤`: the text above the table does it.
         assert!(marks(&table, &[]).is_empty());
         let said = head(&profile, &path).join("\n");
         assert!(

@@ -43,8 +43,8 @@ pub fn head(explained: &Explained) -> String {
     }
 }
 
-/// Returns a sentence for each finding, the strongest first, and others about what does not stand
-/// out. Empty if [`head`] says why there are no findings.
+/// Returns a sentence for each finding, the strongest first, and then sentences about what does not
+/// stand out. Empty if [`head`] says why there are no findings.
 pub fn sentences(profile: &Profile, explained: &Explained) -> Vec<String> {
     let answer = &explained.answer;
     if answer.silent.is_some() {
@@ -137,7 +137,7 @@ fn slowest(explained: &Explained) -> String {
     format!("the slowest {:.0} %", (100.0 * explained.answer.slow.share).max(1.0))
 }
 
-/// The ratio of `a` to `b`: `12`, `2.3`, `0.41`.
+/// Returns the ratio of `a` to `b` as text: `12`, `2.3`, `0.41`.
 fn times(a: f64, b: f64) -> String {
     match a / b {
         ratio if ratio >= 9.95 => number(ratio.round()),
@@ -229,7 +229,8 @@ fn sentence(profile: &Profile, explained: &Explained, what: What, effect: &Effec
     }
 }
 
-/// How a counter differs: `12 times the page-faults (median 24, against 2 for the others)`.
+/// Describes how a counter differs: `12 times the page-faults (median 24, against 2 for the
+/// others)`.
 fn amount(name: &str, slow: &Level, others: &Level, spearman: f64) -> String {
     let rare = slow.some.min(others.some) < 0.5;
     if !rare && differ(slow.median, others.median) {

@@ -247,7 +247,7 @@ struct ClockOut {
     kind: &'static str,
     ns_per_tick: f64,
     calibrated: bool,
-    /// Not known in profiles of earlier versions.
+    /// Absent if the profile is of an earlier version, which did not measure the steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     steps_ns: Option<StepsOut>,
 }

@@ -22,7 +22,7 @@ pub struct Overview<'a> {
     pub metrics: &'a [Bound],
 }
 
-/// The word for a row, which the column of names has, too.
+/// Returns the word for a row, which is also the heading of the column with the rows' names.
 pub fn name_of(by: By) -> &'static str {
     match by {
         By::Op | By::OpInProcess => "op",

@@ -9,7 +9,8 @@ use super::overview::Overview;
 use crate::object::object;
 use crate::view::units::{grouped, number, percent, plural, time};
 
-/// The head of a report mentions the cost if it is a larger part of the program's processor time.
+/// The head of a report mentions the cost if it is more than this part of the program's processor
+/// time.
 const WORTH_SAYING: f64 = 0.05;
 /// The budget that the line about the cost recommends.
 const BUDGET: &str = "--budget 2%";

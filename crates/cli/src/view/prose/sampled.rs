@@ -14,8 +14,8 @@ use crate::view::units::{grouped, percent, plural};
 /// Returns lines about the budget and how many calls were timed; empty without a budget.
 pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)> {
     let Some(run) = &summary.sampled else { return Vec::new() };
-    // The recorder's own measurement is for runs without calibrated probes, from which another line
-    // computes the cost.
+    // The recorder's own measurement is printed for runs without calibrated probes. In other runs,
+    // another line has the cost, which is computed from the probes.
     let own = run.price.filter(|_| summary.probes.is_empty());
     let price = own.map_or_else(String::new, |price| {
         format!("; recording took {} by its own account", percent(price))
@@ -221,8 +221,8 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
     if let Some(column) = columns.iter_mut().find(|column| column.name == "dispatches") {
         column.csv_only |= column.cells.iter().all(|cell| cell.is_none());
     }
-    // With a budget, counters are read in some calls, so the mark of metrics as partial says
-    // nothing. In a table by CPU, counters have no values.
+    // With a budget, counters are read in only some calls of most ops, so to mark metrics as
+    // partial would tell nothing. In a table by CPU, counters have no values.
     let by_cpu = sampled.iter().any(|row| row.calls.is_none());
     let partial = columns.iter_mut().filter(|column| column.hidden.is_some() || by_cpu);
     partial.for_each(|column| column.coverage = None);

@@ -15,8 +15,8 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
         mine.filter_map(|t| t.usage)
             .fold((0u128, Usage::default()), |(n, sum), more| (n + 1, sum.plus(&more)))
     };
-    // The table of threads has the same processor time, up to the last reading of each thread's
-    // clocks.
+    // This is the processor time in the table of threads. It ends with the last reading of each
+    // thread's clocks.
     let cpu_ns = |process: Option<usize>| -> f64 {
         let threads = overview.summary.threads.iter().filter(|t| t.usage.is_some());
         let mine = threads.filter(|t| process.is_none_or(|process| t.process == process));

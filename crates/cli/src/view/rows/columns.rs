@@ -100,14 +100,14 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     push(8, "cpus", "cpus", &|r| Some(Value::Count(r.cpus.len() as u128)));
     push(11, "min_ns", "min", &|r| ns(r.call(r.min)));
     push(11, "max_ns", "max", &|r| ns(r.call(r.max)));
-    // Without calls inside of calls, self time equals total time. In a table of threads, inner
-    // calls belong to the same thread.
+    // Without calls inside of calls, self time equals total time. In a table of threads they are
+    // equal, too: calls inside of a thread's call are on the same thread.
     if (!summary.nested || by == By::Thread)
         && let Some(column) = columns.iter_mut().find(|column| column.name == "self_ns")
     {
         column.csv_only = true;
     }
-    // The hosts have no dispatches, so the column would contain only dashes.
+    // If the hosts have no dispatches, the column would contain only dashes.
     if rows.iter().all(|row| row.dispatches.is_none())
         && let Some(column) = columns.iter_mut().find(|column| column.name == "dispatches")
     {
@@ -125,7 +125,8 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     }
     for (i, counter) in profile.manifest.counters.iter().enumerate() {
         let calls = |row: &Row| row.counters[i].map_or(0, |total| total.calls);
-        // A counter of one pass is not missing in the calls of other passes.
+        // A counter of one pass is not read in the other passes, so their calls do not lack a
+        // value.
         let of = |row: &Row| match counter.pass {
             Some(pass) => row.passes.get(pass as usize - 1).map_or(0, |pass| pass.calls),
             None => row.calls,
@@ -151,7 +152,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     if by == By::Thread { with_silent(profile, summary, table) } else { table }
 }
 
-/// Adds the threads without calls. They have a name and the processor time.
+/// Adds the threads without calls. Their rows have a name, 0 calls, and the processor time.
 fn with_silent(profile: &Profile, summary: &Summary, mut table: Table) -> Table {
     table.names = Names::Shortened(THREAD_WIDTH);
     let several = summary.threads.windows(2).any(|two| two[0].process != two[1].process);
@@ -171,7 +172,7 @@ fn with_silent(profile: &Profile, summary: &Summary, mut table: Table) -> Table 
 }
 
 /// Adds the metrics at `place`, and their numbers of calls at the end, for programs. The columns
-/// refer to one list of values, so a cell takes no memory.
+/// refer to one list of values, so cells are not stored.
 fn add_metrics(
     profile: &Profile,
     rows: &[Row],

@@ -4,13 +4,14 @@ use crate::failure::Failure;
 use crate::view::table::Table;
 
 pub struct Choice<'a> {
-    /// For each row, the row above it.
+    /// For each row, the index of the row above it in the tree; `None` for a root.
     pub parents: &'a [Option<usize>],
     /// Whether the filter selects the row itself.
     pub is_match: &'a [bool],
     /// `--top` keeps the rows with the greatest weights.
     pub weights: &'a [f64],
-    /// The column that sorts the rows below the same row. `None` keeps the order of the table.
+    /// The column by which the rows directly below the same row are sorted. `None` keeps the order
+    /// of the table.
     pub sort: Option<&'a str>,
     /// How many rows are chosen by weight; `None` for all.
     pub top: Option<usize>,
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
     use crate::view::table::{Column, Value};
 
-    /// The tree is a(b(c), d), e.
+    /// The trees: `b` and `d` are below `a`, `c` is below `b`, and `e` is alone.
     fn chosen(matching: &str, sort: Option<&str>, top: Option<usize>) -> (String, usize) {
         let names = ["a", "b", "c", "d", "e"];
         let parents = [None, Some(0), Some(1), Some(0), None];

@@ -36,7 +36,7 @@ pub enum KeyOut<'a> {
         pid: u32,
     },
     Rank {
-        /// Null if it is not known.
+        /// Null if the rank is not known.
         rank: Option<u32>,
         world_size: Option<u32>,
         #[serde(flatten)]
@@ -44,7 +44,7 @@ pub enum KeyOut<'a> {
         processes: Vec<usize>,
     },
     Kind {
-        /// As the trace names it.
+        /// The name of the kind in the trace.
         kind: &'a str,
         /// The generic meaning, which is the same for all tools.
         generic: Option<&'static str>,

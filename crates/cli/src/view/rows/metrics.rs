@@ -6,9 +6,9 @@ use serde::Serialize;
 use crate::object::object;
 use crate::view::units;
 
-/// Returns the [`crate::view::table::Column::rank`] of a metric. What the user asked for is left
-/// out no earlier than counters. Built-in rates by time, and metrics that repeat another one, are
-/// left out early.
+/// Returns the [`crate::view::table::Column::rank`] of a metric. Metrics that the user asked for
+/// are left out no earlier than counters. Built-in rates by time, and metrics that repeat another
+/// one, are left out early.
 pub fn rank(metric: &Bound) -> u8 {
     const LESS: [&str; 5] = ["cpi", "frequency", "cpu-utilisation", "fault-rate", "switch-rate"];
     let name = metric.name.split(':').next().unwrap_or_default();

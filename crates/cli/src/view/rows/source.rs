@@ -23,7 +23,8 @@ pub fn one_for_all(places: &[Option<String>]) -> Option<&str> {
     first.as_deref().filter(|_| same)
 }
 
-/// Returns how many ops share a location, and how each can get its own.
+/// If ops share their source locations, returns a sentence that says so, and how each op can get
+/// its own.
 pub fn shared(table: &Table) -> Option<String> {
     const REMEDY: &str = "compile with iree-compile --iree-hal-dump-executable-sources-to=DIR to \
                           give each op a place of its own, in a listing of its code";
@@ -46,7 +47,8 @@ pub fn shared(table: &Table) -> Option<String> {
     }
     let mut ops: HashMap<&str, usize> = HashMap::new();
     places.iter().flatten().for_each(|place| *ops.entry(place).or_default() += 1);
-    // Several ops may be made from one line, so every location must belong to several ops.
+    // It is normal that some ops share a location, because several ops may be made from one line.
+    // The sentence is for tables in which every location is shared.
     let all = !ops.is_empty() && ops.values().all(|n| *n > 1);
     all.then(|| format!("each source location belongs to several ops; {REMEDY}"))
 }

@@ -69,7 +69,8 @@ fn value_of(document: &Value, row: &Value, column: &str) -> Value {
     }
 }
 
-/// The column is, for example, `inclusive_ns` or `self_ticks_95`.
+/// Returns the time in a column such as `inclusive_ns` or `self_ticks_95`; `None` for other
+/// columns.
 fn time_of(row: &Value, column: &str) -> Option<Value> {
     let (time, form) = column.split_once('_')?;
     let forms = ["ticks", "ticks_95", "ns", "ns_95"];
@@ -77,7 +78,7 @@ fn time_of(row: &Value, column: &str) -> Option<Value> {
     is_one.then(|| times(row)[time][form].clone())
 }
 
-/// The total, the hits, or the mean per hit.
+/// Returns a value of a counter: the total, the number of hits, or the mean per hit.
 fn counter_of(document: &Value, row: &Value, column: &str) -> Option<Value> {
     let counters = document["profile"]["counters"].as_array()?;
     let (name, member) = [("_per_hit", "per_hit"), ("_hits", "hits"), ("", "total")]
@@ -88,7 +89,7 @@ fn counter_of(document: &Value, row: &Value, column: &str) -> Option<Value> {
     Some(found.map_or(Value::Null, |counter| counter[member].clone()))
 }
 
-/// The text is that of CSV, with iterations and hits: `1:100 8-15:20`.
+/// Returns the histogram as text in CSV has it, with iterations and hits: `1:100 8-15:20`.
 fn histogram(buckets: &Value) -> Value {
     let cell = |bucket: &Value| match (&bucket["from"], &bucket["to"]) {
         (from, to) if from == to => format!("{from}:{}", bucket["hits"]),
@@ -187,7 +188,7 @@ impl Look<'_> {
         }
     }
 
-    /// Each column must be known here.
+    /// Compares a cell with the document. Each column must be known here.
     fn cell_of(&mut self, document: &Value, title: &str, cell: &str, row: &Value) {
         let what = format!("{title} of loop {}", row["id"]);
         let time = match title {

@@ -33,7 +33,7 @@ struct Counted {
     words: [u64; ENTRY_WORDS],
     sums: Vec<u64>,
     trips: Trips,
-    /// The hits until the next one that is timed.
+    /// The number of hits until the next one that is timed.
     gap: u64,
 }
 
@@ -48,7 +48,7 @@ struct Thread<'a> {
 }
 
 impl Thread<'_> {
-    /// Also runs the hits inside. Returns the number of ticks that the hit took.
+    /// Makes a hit and the hits inside of it. Returns the number of ticks that the hit took.
     fn hit(&mut self, id: u32) -> u64 {
         let is_timed = self.begin(id);
         let random = self.r.below(5) + u64::from(id > 3);
@@ -129,8 +129,8 @@ impl Thread<'_> {
     }
 }
 
-/// Four loops: one that was unrolled completely, the outer loop of `f`, one that became two loops,
-/// and the innermost one.
+/// Returns four loops of a schedule: one that was unrolled completely, the outer loop of `f`, one
+/// that became two loops, and the innermost one.
 fn schedule(r: &mut Random, iterations: Option<u64>) -> Vec<ScheduledLoop> {
     let mut all = Vec::new();
     let kinds = ["serial", "parallel", "vectorized"];
@@ -235,7 +235,7 @@ pub fn write(r: &mut Random, dir: &Path) {
             let function = if thread.r.odd(4) { 5 } else { 0 };
             thread.hit(function);
         }
-        // The thread was still in the function.
+        // Sometimes, the recording ends while the thread is in the function.
         if thread.r.odd(5) {
             thread.begin(5);
         }

@@ -148,7 +148,8 @@ p.sequence_flags = 2
 p.previous_packet_dropped = 1
 p.track_event.type, p.track_event.track_uuid, p.track_event.name_iid = E.TYPE_SLICE_BEGIN, 12, 1
 
-# Sequence 3: compressed packets. Their clock counts microseconds since the previous packet.
+# Sequence 3: compressed packets. The clock of these packets counts microseconds since the previous
+# packet.
 inside = pb.Trace()
 outer, trace = trace, inside
 p = packet(3)

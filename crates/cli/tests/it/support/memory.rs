@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use testkit::skip;
 
-/// Replaces `/dev/shm` for the commands of a test. It is removed when this value is dropped.
+/// A directory that replaces `/dev/shm` for the commands of a test. It is removed when this value
+/// is dropped.
 #[derive(Debug)]
 pub struct Memory {
     path: PathBuf,
@@ -39,12 +40,12 @@ impl Memory {
         }
     }
 
-    /// The path for the test. For a command, the same directory is `/dev/shm`.
+    /// Returns the path under which the test finds the directory. Commands find it as `/dev/shm`.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The command keeps its user and rights.
+    /// Replaces `/dev/shm` for a command, which keeps its user and rights.
     pub fn make_shared(&self, command: &mut Command) {
         let from = CString::new(self.path.as_os_str().as_bytes()).unwrap();
         // SAFETY: both calls have no preconditions.

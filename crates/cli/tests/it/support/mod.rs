@@ -45,17 +45,17 @@ pub fn query_engine(test: &str) -> Option<PathBuf> {
     need(test, "COUNTERPOINT_QUERY")
 }
 
-/// The executables of IREE 3.7.0 have version 5.
+/// Returns the environment with IREE 3.7.0, whose executables have version 5.
 pub fn venv_v5(test: &str) -> Option<PathBuf> {
     need(test, "COUNTERPOINT_VENV_V5")
 }
 
-/// The environment has PyTorch 2.15.
+/// Returns the Python of an environment with PyTorch 2.15.
 pub fn torch(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_VENV_TORCH")?.join("bin/python"))
 }
 
-/// The environment has PyTorch 2.12.
+/// Returns the Python of an environment with PyTorch 2.12.
 pub fn torch_212(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_VENV_TORCH_212")?.join("bin/python"))
 }
@@ -69,7 +69,7 @@ pub fn with_shared_shims(command: &mut Command) -> &mut Command {
     }
 }
 
-/// The environment has HolisticTraceAnalysis.
+/// Returns the Python of an environment with HolisticTraceAnalysis.
 pub fn hta(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_VENV_HTA")?.join("bin/python"))
 }
@@ -82,12 +82,12 @@ pub fn tvm(test: &str) -> Option<PathBuf> {
     Some(PathBuf::from(venv?).join("bin/python"))
 }
 
-/// The program is in the built `dist/`.
+/// Returns the program in the built `dist/`.
 pub fn counterpoint(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_DIST")?.join("bin/counterpoint"))
 }
 
-/// The recording library of this `counterpoint` panics on demand.
+/// Returns a `counterpoint` whose recording library panics on demand.
 pub fn injecting(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_INJECT_DIST")?.join("bin/counterpoint"))
 }
@@ -107,7 +107,7 @@ impl Iree {
         })
     }
 
-    /// There is one file for each of a few target CPUs. The result is for the best one that this
+    /// There is one file for each of a few target CPUs. Returns the file for the best one that this
     /// machine supports.
     pub fn module(&self, name: &str, system_library: bool) -> PathBuf {
         let kind = if system_library { ".system" } else { "" };
@@ -118,8 +118,8 @@ impl Iree {
         self.venv.join("bin").join(name)
     }
 
-    /// The wheel of IREE's runtime contains tools that were built with Tracy, but installs no
-    /// scripts for them in `bin`.
+    /// Returns a tool that was built with Tracy. The wheel of IREE's runtime contains it, but
+    /// installs no script for it in `bin`.
     pub fn tracy_tool(&self, name: &str) -> PathBuf {
         let lib = std::fs::read_dir(self.venv.join("lib")).unwrap().next().unwrap().unwrap();
         lib.path().join("site-packages/iree/_runtime_libs_tracy").join(name)
@@ -157,14 +157,14 @@ impl Expected {
         }
     }
 
-    /// `--function=… --input=…`, the arguments for IREE's tools.
+    /// Returns the arguments for IREE's tools: `--function=… --input=…`.
     pub fn arguments(&self) -> Vec<String> {
         let inputs = self.inputs.iter().map(|input| format!("--input={input}"));
         std::iter::once(format!("--function={}", self.function)).chain(inputs).collect()
     }
 }
 
-/// The best target CPU that this machine supports.
+/// Returns the best target CPU that this machine supports.
 fn variant() -> &'static str {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     match (cfg!(target_arch = "x86_64"), cpu.contains("avx512f")) {
@@ -221,8 +221,8 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs")
 }
 
-/// The name of the directory contains a hash of the sources, so that changed sources are compiled
-/// again.
+/// Returns the directory for compiled programs. Its name contains a hash of the sources, so that
+/// changed sources are compiled again.
 fn built() -> PathBuf {
     let mut hasher = DefaultHasher::new();
     let loops = sources().join("loops");
@@ -240,13 +240,14 @@ fn built() -> PathBuf {
     directory
 }
 
-/// The files of this module contain the compiler's flags, so they are part of the hash.
+/// Returns the directory of this module, whose files contain the compiler's flags, so that they are
+/// part of the hash.
 fn support() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support")
 }
 
 impl Programs {
-    /// Some tests use `NAME.c`. Returns the path of the program.
+    /// Compiles `NAME.c`, which only some tests use, and returns the path of the program.
     pub fn other(&self, name: &str) -> PathBuf {
         let flags = ["-std=gnu11", "-rdynamic", "-ldl", "-lpthread"];
         compile(&self.directory, "cc", &format!("{name}.c"), name, &flags)
@@ -361,7 +362,7 @@ impl Recorded {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// The numbers of calls and of dispatches of each op.
+    /// Returns the numbers of calls and of dispatches of each op.
     pub fn ops(&self) -> BTreeMap<String, (u64, u64)> {
         let report = self.report(&[]);
         let rows = report["rows"].as_array().unwrap();
@@ -373,7 +374,7 @@ impl Recorded {
             .collect()
     }
 
-    /// Each call is a map from the column's name to the field.
+    /// Returns the exported calls. Each call is a map from the column's name to the field.
     pub fn calls(&self) -> Vec<BTreeMap<String, String>> {
         let mut export = Command::new(&self.program);
         export.arg("export").arg(self.path()).args(["--format", "csv"]);
@@ -407,9 +408,9 @@ impl Recorded {
     }
 }
 
-/// The program must print the same to stdout and end in the same way as without Counterpoint.
-/// `calls` are the sorted numbers of calls of its processes. `None` accepts any number of a loss
-/// above 0.
+/// Checks that the program prints the same to stdout and ends in the same way as without
+/// Counterpoint. `calls` are the sorted numbers of calls of its processes. `None` accepts any
+/// number of a loss above 0.
 pub fn same_as_without(
     program: &Path,
     what: &str,
@@ -441,7 +442,7 @@ pub fn same_as_without(
     with
 }
 
-/// The variables that `counterpoint env` prints for a new profile.
+/// Returns the variables that `counterpoint env` prints for a new profile.
 pub fn environment(program: &Path, events: &str, path: &Path) -> Vec<(String, String)> {
     let mut env = Command::new(program);
     let output = env.args(["env", "-e", events, "-o"]).arg(path).output().unwrap();
@@ -455,7 +456,7 @@ pub fn environment(program: &Path, events: &str, path: &Path) -> Vec<(String, St
     lines.lines().map(variable).collect()
 }
 
-/// The command runs without Counterpoint, for comparison.
+/// Runs the command without Counterpoint, for comparison.
 pub fn plain(command: &mut Command, scratch: &Path) -> Output {
     command.env("TMPDIR", scratch).output().unwrap()
 }

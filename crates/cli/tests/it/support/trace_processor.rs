@@ -97,7 +97,7 @@ impl TraceProcessor {
         serde_json::from_str(&line).unwrap_or_else(|e| panic!("{request}: {e}: {line:?}"))
     }
 
-    /// The file replaces the one that was loaded before.
+    /// Loads a file, which replaces the one that was loaded before.
     pub fn load(&mut self, file: &Path) {
         let answer = self.ask(&json!({ "load": file }));
         assert_eq!(answer["error"], Value::Null, "{}", file.display());
@@ -115,8 +115,8 @@ impl TraceProcessor {
         self.query(FAULTS)
     }
 
-    /// The file must have no faults. For Chrome's format, the file's base time is added to all
-    /// times.
+    /// Returns the timeline of a file, which must have no faults. For Chrome's format, the file's
+    /// base time is added to all times.
     pub fn timeline(&mut self, file: &Path) -> Timeline {
         assert_eq!(self.faults(file), Vec::<Vec<Value>>::new(), "{}", file.display());
         self.loaded(base_ns(file))
@@ -181,7 +181,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Times in Chrome's format are relative to this base. Returns 0 for other formats.
+/// Returns the base to which times in Chrome's format are relative. Returns 0 for other formats.
 pub fn base_ns(file: &Path) -> i64 {
     let mut bytes = std::fs::read(file).unwrap();
     if bytes.starts_with(&[0x1f, 0x8b]) {

@@ -17,7 +17,7 @@ pub(super) enum Slot {
     Text,
     /// A number inside of a value that is kept as text.
     Number,
-    /// The end of the event, which is empty.
+    /// The end of the event: a part without text.
     End,
 }
 
@@ -31,8 +31,8 @@ pub(super) enum Mark {
     Open,
     /// The value ends here. It is the value of `args`.
     Args,
-    /// The value ends here. Its key starts the first number of bytes before the value, and the
-    /// second number is the length of the key.
+    /// The value ends here. The first number says how many bytes before the value its key starts.
+    /// The second number is the length of the key.
     Other(u32, u32),
 }
 
@@ -55,7 +55,7 @@ impl Notes {
         self.marks.push((at, mark));
     }
 
-    /// No shape can be made of the event, for example because a key occurs twice.
+    /// Records that no shape can be made of the event, for example because a key occurs twice.
     pub(super) fn set_odd(&mut self) {
         self.odd = true;
     }

@@ -27,7 +27,8 @@ use crate::chrome::time::{Time, micros};
 const MOST_DIGITS: usize = 18;
 /// A time with this many digits before the point fits into an `i64` as nanoseconds.
 pub(super) const MOST_WHOLE: usize = MOST_DIGITS - 3;
-/// Maximum depth of nested values: a bit for the kind of each.
+/// Maximum depth of nested values: one bit of an integer says for each level whether it is an
+/// object.
 const MOST_DEPTH: u32 = u64::BITS;
 
 /// A part of a document that is UTF-8.
@@ -71,7 +72,7 @@ impl<'a> Scan<'a> {
         self.bytes.get(at).copied()
     }
 
-    /// Returns `N` bytes. Bytes after the end are zero.
+    /// Returns `N` bytes. Those after the end of the text are zero.
     #[inline(always)]
     fn chunk<const N: usize>(self, at: usize) -> [u8; N] {
         match self.bytes.get(at..).and_then(|bytes| bytes.first_chunk()) {
@@ -377,7 +378,7 @@ impl<'a> Scan<'a> {
         if let Some(found) = self.number(at).and_then(usual) {
             return Some(found);
         }
-        // More than three decimals, or an exponent.
+        // The time has more than three decimals, or an exponent.
         let end = self.skip_number(at)?;
         Some((end, micros(&self.bytes[at..end])?))
     }
@@ -411,7 +412,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Records that a key has appeared before. Such an event gets no shape.
+    /// Records that a key of the event has appeared before. Such an event gets no shape.
     fn once(self, key: &'a str, seen: &mut u16, event: &mut Event<'a>, notes: &mut Notes) {
         const KEYS: [&str; 11] =
             ["ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "bp", "s", "args"];

@@ -7,12 +7,12 @@
 //! ```
 //!
 //! Programs write traces, so most of an event is equal, byte by byte, to an earlier event. Reading
-//! JSON by its rules takes ten instructions per byte, but comparing takes a fraction of one. So the
-//! shape of a scanned event is kept: its text without the name, the times and a numeric `id`, and
-//! without the strings and numbers in `args` and unknown keys. An event fits a shape if it has the
-//! same kind of value in each of these places, and if the rest of its text is equal. Then the event
-//! is JSON because the first event was. Two shapes are tried for an event: those that last followed
-//! the shape of the previous event.
+//! JSON by its rules takes about ten instructions per byte, but comparing takes a fraction of one.
+//! So the shape of a scanned event is kept: its text without the name, the times and a numeric
+//! `id`, and without the strings and numbers in `args` and unknown keys. An event fits a shape if
+//! it has the same kind of value in each of these places, and if the rest of its text is equal.
+//! Then the event is JSON because the first event was. Two shapes are tried for an event: those
+//! that last followed the shape of the previous event.
 //!
 //! The reader also guesses that a number or string is as long as in the last event of this shape,
 //! and then checks this. Then the position of the next part depends on memory that is already
@@ -171,7 +171,8 @@ impl Shape {
         Self { text: text.into(), parts: parts.into(), marks: marks.into(), next: [0; 2], hash }
     }
 
-    /// Reads an event of this shape. If it has another one, the content of `event` is meaningless.
+    /// Reads an event of this shape. If the event has another shape, the content of `event` is
+    /// meaningless.
     #[inline]
     fn follow<'a>(&mut self, scan: Scan<'a>, start: usize, event: &mut Event<'a>) -> Option<usize> {
         let (mut at, mut text, mut mark, mut open) = (start, 0, 0, start);

@@ -239,7 +239,7 @@ fn any_event() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// The size of the window does not matter.
+    /// The result does not depend on the size of the window.
     #[test]
     fn any_document(list in prop::collection::vec(any_event(), 0..8), size in 16usize..4000,
                     pretty: bool, name: String) {

@@ -10,7 +10,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use crate::chrome::event::Raw;
 use crate::timeline::{Arg, ArgValue};
 
-/// A repeated key is found among this many keys.
+/// A repeated key replaces the earlier one if that is among this many first keys.
 const MOST_SEARCHED: usize = 256;
 
 /// The keys and values of an object, in their order.

@@ -32,7 +32,7 @@ pub struct Categories {
 #[derive(Clone, Debug)]
 struct Named {
     name: String,
-    /// The original, if it cannot be computed from `name`.
+    /// The original category, if it cannot be computed from `name`.
     original: Option<String>,
 }
 
@@ -50,8 +50,8 @@ impl Categories {
     }
 
     /// Returns the category of an event in the output, and the event's other keys in the form of
-    /// [`RawEvent::others`](crate::chrome::write::RawEvent::others). `others` are the keys that it
-    /// has now.
+    /// [`RawEvent::others`](crate::chrome::write::RawEvent::others). `others` are the keys that the
+    /// event has now.
     pub fn of<'a>(
         &'a mut self,
         event: &Activity<'a>,
@@ -93,7 +93,7 @@ fn object(others: &str) -> Option<Map<String, Value>> {
 
 /// Returns the category that an event had originally, and its other keys.
 fn original(more: &str) -> Option<(String, Map<String, Value>)> {
-    // Quick, because most events do not have this key.
+    // This search is quick, and most events do not have this key.
     if !more.contains(ORIGINAL) {
         return None;
     }

@@ -60,8 +60,9 @@ struct Choice<'a> {
 }
 
 impl Keep {
-    /// Reads a trace and decides about its events. The times of the trace are relative to `base_ns`
-    /// (ns since 1970). The filter refers to categories in `vocabulary`, that of the output.
+    /// Reads a trace and decides which of its events are kept. The times of the trace are relative
+    /// to `base_ns` (ns since 1970). The filter refers to categories in `vocabulary`, that of the
+    /// output.
     pub fn of(
         trace: &Activities,
         filter: &Filter,
@@ -130,7 +131,7 @@ impl Choice<'_> {
         let filter = self.filter;
         let at_ns = activity.time_ns.map(|ns| ns.saturating_add(self.base_ns));
         let wanted = filter.has_category(category);
-        // An event without a time counts as inside.
+        // An event without a time counts as inside of the window.
         let in_window = at_ns.is_none_or(|at| filter.has_moment(at));
         let name = || activity.name.and_then(|name| trace.text(name)).unwrap_or("").to_owned();
         let id = || activity.id.unwrap_or("").to_owned();
@@ -189,7 +190,7 @@ impl Choice<'_> {
         }
     }
 
-    /// Decides about the start and the end of a slice or span together.
+    /// Decides whether the start and the end of a slice or span are kept: both of them, or neither.
     fn both(&mut self, events: &[usize], wanted: bool, times: Option<(i64, i64)>) -> bool {
         let in_window = times.is_none_or(|(from, to)| self.filter.has_time(from, to));
         if wanted && in_window {

@@ -188,7 +188,8 @@ fn assign(spans: &[Span]) -> Vec<u8> {
 impl Lane {
     fn fits(&mut self, span: &Span) -> bool {
         while let Some(inner) = self.open.last() {
-            // A reader sees an end after this start if it is after it in the file.
+            // If an end and this start are at the same time, a reader sees first what is first in
+            // the file.
             if inner.end > span.start || inner.end == span.start && inner.last > span.first {
                 break;
             }
@@ -249,7 +250,8 @@ mod tests {
     fn nested_ones_share_a_lane_and_others_do_not() {
         let slices = [(0, 10), (2, 4), (9, 12), (2, 4), (0, 10), (4, 9)];
         assert_eq!(lanes(&whole(&slices)), [0, 0, 1, 0, 0, 0]);
-        // In the opposite order, a reader would confuse two starts at the same time.
+        // In the opposite order, a reader would confuse starts and ends at the same time if they
+        // were in one lane.
         assert_eq!(lanes(&whole(&[(0, 5), (0, 10)])), [1, 0]);
         assert_eq!(lanes(&whole(&[(5, 9), (0, 5)])), [1, 0]);
         assert_eq!(lanes(&whole(&[(0, 5), (5, 9)])), [0, 0]);
@@ -262,14 +264,14 @@ mod tests {
             (&[Whole(0, 10), Begin(2), Whole(3, 4), End(5)][..], &[0, 0, 0, 0][..]),
             (&[Begin(2), Whole(3, 4), End(5), Whole(0, 10)], &[0, 0, 0, 0]),
             (&[Begin(2), Whole(3, 7), End(5)], &[0, 1, 0]),
-            // At the end of the surrounding slice: once before that end in the file, and once after
-            // it.
+            // A slice of length 0 is at the end of the surrounding slice: once before that end in
+            // the file, and once after it.
             (&[Begin(2), Whole(5, 5), End(5)], &[0, 0, 0]),
             (&[Begin(2), End(5), Whole(5, 5)], &[0, 0, 0]),
-            // A slice that never ends, and one that never began.
+            // Here, a slice never ends, or an end has no start.
             (&[Whole(0, 9), Begin(2), Whole(3, 4)], &[0, 1, 0]),
             (&[End(1), Whole(0, 9), Begin(2), End(3), End(4)], &[NO_LANE, 0, 0, 0, NO_LANE]),
-            // Not in the order of their times.
+            // These starts and ends are not in the order of their times.
             (&[Begin(10), Begin(0), End(20), End(5), Whole(1, 2)], &[0, 0, 0, 0, 0]),
         ] {
             assert_eq!(lanes(parts), expected, "{parts:?}");

@@ -2,7 +2,7 @@
 //!
 //! In Chrome's format, the end of an arrow is a separate event, which programs write after the
 //! slice that surrounds it. So a slice is kept until an event follows that is not an end of one of
-//! its arrows. Another end of an arrow is written as an instant of its row.
+//! its arrows. An end of an arrow that follows no such slice is written as an instant of its row.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -118,7 +118,7 @@ struct OwnRow {
     process_sort: i64,
     name: Option<String>,
     sort: i64,
-    /// Whether the writer has the name.
+    /// Whether the writer already has the name of the row.
     named: bool,
     /// The first row with the same ids, usually this one.
     same: RowId,
@@ -172,7 +172,7 @@ fn rows(
     moved: Moved<'_>,
     other_ids: &mut Range<i64>,
 ) -> io::Result<Vec<OwnRow>> {
-    // As many rows as the file describes, because an event may contain any row number.
+    // The list has as many rows as the file describes, because an event may contain any row number.
     let mut rows = vec![OwnRow::NONE; trace.row_count()];
     let mut labels = BTreeMap::<ProcessKey, String>::new();
     let number = |row: RowId| row.0 as usize;
@@ -240,7 +240,7 @@ fn rows(
         let ids = (rows[i].process.clone(), rows[i].thread.clone());
         let same = *known.entry(ids).or_insert(i);
         rows[i].same = RowId(same as u32);
-        // The name may belong to either of the two rows.
+        // The metadata may have named either of the two rows.
         if rows[same].name.is_none() {
             rows[same].name = rows[i].name.clone();
         }
@@ -259,7 +259,7 @@ struct Waiting {
     args: String,
     start_ns: i64,
     duration_ns: u64,
-    /// Kind, id, and which end is at the slice.
+    /// For each arrow: the index of its kind, its id, and which of its ends is at the slice.
     arrows: Vec<(usize, u64, FlowEnd)>,
 }
 
@@ -406,7 +406,7 @@ impl<W: Write> OneTrace<'_, W> {
         Ok(())
     }
 
-    /// Handles an end of an arrow, or a place between its ends.
+    /// Handles an end of an arrow, or a step between its ends.
     fn arrow(&mut self, event: &Activity<'_>) -> io::Result<()> {
         let Some((time_ns, id)) = event.time_ns.zip(event.id) else {
             self.left_out += 1;

@@ -67,7 +67,7 @@ struct Rows {
     processes: HashMap<i64, (String, String, i64)>,
     /// Name and sort index, by process and thread.
     threads: HashMap<(i64, i64), (String, i64)>,
-    /// Those that have slices or instants.
+    /// The threads that have slices or instants.
     used: BTreeSet<(i64, i64)>,
     first_ns: i64,
     /// Whether the slices of a row are not in the order of their starts.

@@ -47,8 +47,8 @@ pub struct Machines {
 struct Export {
     /// `Input Dims` and `Input type`, as JSON.
     inputs: (String, String),
-    /// Whether the argument for the library can have the host's name for it, because no other
-    /// argument of a call has this name.
+    /// Whether the library is shown under the key that the host defines for it, because no other
+    /// argument of a call has this key.
     own_key: bool,
 }
 

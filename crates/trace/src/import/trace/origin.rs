@@ -8,9 +8,9 @@ use crate::export::facts::TRACE_SCHEMA;
 use crate::export::filter::PART_SCHEMA;
 use crate::merge::MERGE_SCHEMA;
 
-/// Whether a trace with this key next to its events contains data that Counterpoint recorded. Such
-/// a trace was exported from a profile, or was merged from such traces. A trace of another program
-/// that Counterpoint has written again is none.
+/// Whether a trace that has this key and value next to its events contains data that Counterpoint
+/// recorded. Such a trace was exported from a profile, or was merged from such traces. A trace of
+/// another program that Counterpoint has written again does not count.
 pub fn is_of_counterpoint(key: &str, value: &Value) -> bool {
     if key != "counterpoint" {
         return false;

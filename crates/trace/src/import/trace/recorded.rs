@@ -1,4 +1,5 @@
-//! Adds traces to a recorded profile, which profiler plugins handed over in the recorded programs.
+//! Adds to a recorded profile the traces that profiler plugins handed over in the recorded
+//! programs.
 //!
 //! They become activities, calls and tracks like imported traces. But the times of their calls are
 //! ticks of the profile's clock, and the calls are stored in parts of the profile that the caller
@@ -19,7 +20,8 @@ use crate::import::Imported;
 #[derive(Debug)]
 pub(super) struct Recorded {
     timeline: Timeline,
-    /// By the id of a process in the traces: the part of the process, and arguments to store.
+    /// By the id of a process in the traces: the part of the profile for its calls, and the
+    /// arguments to store.
     pub(super) parts: HashMap<i64, (PartId, Vec<String>)>,
 }
 
@@ -30,7 +32,7 @@ pub struct Added {
     pub counts: Imported,
     /// The losses.
     pub losses: Vec<LossCount>,
-    /// For people who read the profile.
+    /// Remarks for people who read the profile.
     pub notes: Vec<String>,
 }
 
@@ -58,8 +60,8 @@ impl Import {
         })
     }
 
-    /// Sets `CLOCK_MONOTONIC` at the trace's time 0, in ns. The time 0 may be before the start of
-    /// the machine, but no event may be.
+    /// Sets what `CLOCK_MONOTONIC` showed at the trace's time 0, in ns. The time 0 may be before
+    /// the start of the machine, but no event may be.
     pub fn begins_at(&mut self, monotonic_ns: i64) {
         self.epoch = monotonic_ns;
     }

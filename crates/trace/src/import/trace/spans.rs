@@ -16,7 +16,7 @@ use crate::chrome::event::{Event, Raw};
 /// The maximum number of open spans.
 const MOST_OPEN: u64 = 1 << 20;
 
-/// What both ends of a span have.
+/// What both ends of a span have in common: category, name (in the older form) and id.
 type Key = (Option<NameId>, Option<NameId>, Box<str>);
 
 /// Spans whose end was not read yet.

@@ -29,7 +29,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Bytes that are allowed for any trace, and per byte of its packets.
+    /// How many bytes are allowed for any trace, and how many more for each byte of its packets.
     const ALWAYS: u64 = 16 << 20;
     const FACTOR: u64 = 128;
 

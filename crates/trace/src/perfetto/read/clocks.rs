@@ -71,8 +71,8 @@ impl Clocks {
         }
     }
 
-    /// Converts a time stamp to nanoseconds on the timeline's clock, if snapshots relate the two
-    /// clocks.
+    /// Converts a time stamp of a clock to nanoseconds on the timeline's clock, if snapshots relate
+    /// the two clocks.
     pub(super) fn time(&mut self, clock: ClockId, timestamp: u64) -> Option<i64> {
         let unit = self.units.get(&clock).copied().unwrap_or(1);
         let mut at = i64::try_from(timestamp).ok()?.checked_mul(unit)?;

@@ -19,7 +19,8 @@ const MOST_LATER: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
-    /// Whether the texts and defaults are known from their beginning.
+    /// Whether the packet that resets the texts and defaults was read, and no packet was lost after
+    /// it.
     cleared: bool,
     categories: HashMap<u64, Box<str>>,
     names: HashMap<u64, Box<str>>,
@@ -29,7 +30,7 @@ pub(super) struct Sequence {
     extra_tracks: Vec<u64>,
     extra_double_tracks: Vec<u64>,
     clock: Option<u64>,
-    /// Of the older format, in which each sequence belongs to one thread.
+    /// The process, in the older format, in which each sequence belongs to one thread.
     pub(super) pid: i64,
     thread: Option<(i64, i64)>,
     reference_ns: i64,
@@ -47,13 +48,13 @@ pub(super) struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Returns whether this version uses a packet with this field.
+    /// Returns whether this reader uses packets with this field.
     pub(super) fn take(&mut self, field: u32, value: Field<'a>) -> bool {
         let number = value.uint().unwrap_or(0);
         match field {
             packet::SEQUENCE_FLAGS => {
                 self.flags |= number;
-                // This may be the only purpose of a packet.
+                // To reset the state may be the only purpose of a packet.
                 return number & packet::STATE_CLEARED != 0;
             }
             packet::STATE_WAS_CLEARED if number != 0 => self.flags |= packet::STATE_CLEARED,
@@ -332,7 +333,7 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
                     Some((row, queue.queue.get_mut(at)?))
                 });
                 let Some((row, begin)) = of_queue else {
-                    // The start was already passed on, or is missing in the trace.
+                    // The start of the slice was already passed on, or is missing in the trace.
                     let row = begun.map_or(row, |(row, ..)| row);
                     return self.give(row, &Pending { phase: b'E', ..pending });
                 };

@@ -111,7 +111,7 @@ fn number(value: ArgValue<'_>) -> Option<Number> {
         }
         ArgValue::Plain(Value::Int(n)) => Some(Number::Int(n)),
         ArgValue::Plain(Value::Float(n)) if n.is_finite() => Some(Number::Double(n)),
-        // Perfetto itself also reads such texts in Chrome's format as numbers.
+        // Perfetto's importer of Chrome's format also reads such texts as numbers.
         ArgValue::Plain(Value::Text(text)) => {
             text.parse().ok().filter(|n: &f64| n.is_finite()).map(Number::Double)
         }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::timeline::{Arg, TextId};
 
-/// Row, label, number of series, and whether the name is unique.
+/// One step of a test: row, label, number of series, and whether the name is unique.
 type Step = (u8, u32, usize, bool);
 
 fn write(steps: &[Step], new_names: usize, labels: bool) -> Vec<u8> {

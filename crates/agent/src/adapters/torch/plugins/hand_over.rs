@@ -73,7 +73,7 @@ impl<'s> HandOver<'s> {
         }
     }
 
-    /// Hands over a counter event that is not complete yet. Returns a line for the user if there
+    /// Hands over the pending counter event, if there is one. Returns a line for the user if there
     /// were problems with metadata or events.
     pub fn finish(mut self) -> Option<String> {
         self.finish_counter();

@@ -1,5 +1,5 @@
 //! Compares the scanner, alone and with a learnt shape, with serde_json. The scanner must either
-//! read the same event with the same end, or decline it.
+//! read the same event, and stop at the same byte of the text, or decline the event.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -45,7 +45,7 @@ fn every_key_with_every_value() {
             for (space, more) in [("", ""), (" ", r#" , "ph" : "B""#), ("\n \t\r  ", ",\"q\":[0]")]
             {
                 let text = format!("{{{space}\"{key}\"{space}:{space}{value}{more}{space}}}");
-                // First scanned, then read by the shape that was learnt.
+                // The event is first scanned, and then read by the shape that was learnt.
                 let mut shapes = Shapes::default();
                 let first = compare(&mut shapes, &text).unwrap();
                 assert_eq!(compare(&mut shapes, &text).unwrap(), first, "{text}");
@@ -130,7 +130,7 @@ fn depth() {
     }
 }
 
-/// More shapes than can be kept, and events that are too long for a shape.
+/// Reads events of more shapes than can be kept, and events that are too long for a shape.
 #[test]
 fn many_shapes() {
     let mut shapes = Shapes::default();
@@ -166,7 +166,7 @@ fn event() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Several events, some of which are damaged.
+    /// Tests traces of several events, some of which are damaged.
     #[test]
     fn reads_like_serde_json(
         events in prop::collection::vec(event(), 1..6),
