@@ -3,8 +3,8 @@
 //! process. Prints lines `NAME.N VALUE ns` with the medians of the batches.
 //!
 //! Usage: `counterpoint-peers N [PAPI-LIBRARY]`. A contender makes a pair of readings with one of
-//! the libraries, and returns the sum of the counters' differences. Before it is timed, the program
-//! checks that it really counts.
+//! the libraries, and returns the sum of the counters' differences. Before a contender is timed,
+//! the program checks that the contender really counts.
 
 mod papi;
 

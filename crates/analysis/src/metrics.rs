@@ -31,7 +31,8 @@ pub struct MetricValue {
 }
 
 impl MetricValue {
-    /// The value of a metric for which no call has all counters.
+    /// The value of a metric for which no call has all counters that it uses or, in a run with a
+    /// budget, whose counters cannot be estimated.
     pub const NONE: Self = Self { value: None, interval: None, calls: 0, hidden: None };
 }
 

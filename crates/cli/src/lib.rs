@@ -99,7 +99,8 @@ struct Manners {
         hide_possible_values = true
     )]
     color: terminal::When,
-    /// Print to the terminal directly, and not through the pager that COUNTERPOINT_PAGER or PAGER names
+    /// Print to the terminal directly, and not through a pager (COUNTERPOINT_PAGER, PAGER, the user's
+    /// counterpoint.toml, or else less)
     #[arg(long, global = true)]
     no_pager: bool,
     /// Print only what was asked for, and what went wrong: no progress, and no line about what was made

@@ -408,7 +408,8 @@ fn software_counters_are_read_without_their_descriptors() {
         memory.touch(4096);
         let status = counters.read(&mut end);
         for (fd, copy) in moved {
-            // SAFETY: both calls take numbers only, of the counters and of the copies made above.
+            // SAFETY: both calls take descriptors only: that of a counter, and its copy, which was
+            // made above.
             unsafe { (libc::dup2(copy, fd), libc::close(copy)) };
         }
         // SAFETY: `null` was opened above, and nobody uses it after this.

@@ -1,4 +1,5 @@
-//! Numbers the buckets of histograms of durations, as they are in the files of datasets.
+//! Assigns a number to each bucket of a histogram of durations. The files of datasets contain these
+//! numbers.
 //!
 //! Values below 128 have a bucket each. Above that, each power of two is divided into 64 buckets of
 //! equal width:

@@ -76,7 +76,7 @@ pub struct Writer<W: Write> {
     texts: Texts,
     keys: Vec<u64>,
     last_start: i64,
-    /// Bytes that may still be written. Events beyond them are dropped.
+    /// How many more bytes events may take. When it is 0, further events are dropped.
     room: u64,
     dropped: u64,
     error: Option<io::Error>,

@@ -88,9 +88,9 @@ impl Fragment {
 #[derive(Debug)]
 pub(crate) struct Rewritten {
     pages: Vec<(u64, [u8; IDENTITY_BYTES])>,
-    /// For each length of a `head` that occurred: beginnings of pages, each with the offset of the
-    /// last page that begins so. There are at most sixty lengths, so the time is not quadratic in
-    /// the size of the file.
+    /// For each length of a fragment's `head` that was looked up: the first bytes, as many as this
+    /// length, of each page's identity, with the offset of the last page whose identity begins with
+    /// them. There are at most sixty lengths, so the time is not quadratic in the size of the file.
     last: BTreeMap<u8, HashMap<Vec<u8>, u64>>,
 }
 

@@ -1,4 +1,4 @@
-//! Stores the [`Ranges`] of a context (CUPTI's object for counting around work). When a thread
+//! Stores a context's [`Ranges`], which is CUPTI's object for counting around work. When a thread
 //! starts or stops them, CUPTI waits for the device, and the device may wait for work that another
 //! thread has not launched yet. So a thread takes the ranges out of [`Held`], releases its locks,
 //! uses them, and puts them back:

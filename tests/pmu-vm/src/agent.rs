@@ -144,8 +144,9 @@ fn page_calls(bytes: &[u8]) -> Vec<(u32, u64)> {
     calls
 }
 
-/// Twelve calls of an empty function and two of a loop of 1,000 rounds. Counts depend on the
-/// machine, but calls with the same work have the same count.
+/// Checks the recording of the program's mode `grid`: twelve calls of an empty function and two of
+/// a function that loops 1,000 times. Counts depend on the machine, but calls with the same work have
+/// the same count.
 fn check(recorded: &Recorded) {
     assert_eq!(recorded.stdout.trim(), "grid 0 0 done");
     assert_eq!(recorded.status, "exit status: 0");

@@ -92,7 +92,7 @@ fn hits_of_threads_are_exact() {
             _ => None,
         });
         let module = module.expect("a module");
-        // QEMU's virtual counter has 62.5 MHz.
+        // The ticks are those of Arm's virtual counter (CNTVCT_EL0), which QEMU runs at 62.5 MHz.
         assert_eq!((module.ids, module.ticks_per_second), (8, 62_500_000));
         assert_eq!(module.object, format!("/bin/loops{mode}"));
     }

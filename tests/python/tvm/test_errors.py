@@ -118,7 +118,8 @@ def test_a_wrong_use_is_told_in_our_words(made, name):
     prose = re.sub(r"`[^`]*`", "", text)
     assert not re.search(r"(?<![\w-])--?[a-z]", prose), text
     assert "\n" not in text or "\nhint: " in text
-    # Python's own functions raise these types for wrong arguments.
+    # Python's own functions raise TypeError or ValueError for wrong arguments, so an
+    # ArgumentError is both.
     if isinstance(caught.value, cp.ArgumentError):
         assert isinstance(caught.value, TypeError) and isinstance(caught.value, ValueError)
 

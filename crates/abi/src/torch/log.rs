@@ -23,9 +23,9 @@ pub const HAS_DURATION: u16 = 2;
 pub const HAS_ID: u16 = 4;
 /// A bit of [`Entry::has`]: the entry has a scope.
 pub const HAS_SCOPE: u16 = 8;
-/// A bit of [`Entry::has`]: the entry's process is a text.
+/// A bit of [`Entry::has`]: [`Entry::process_text`] names the process, and not a number.
 pub const NAMED_PROCESS: u16 = 16;
-/// A bit of [`Entry::has`]: the entry's thread is a text.
+/// A bit of [`Entry::has`]: [`Entry::thread_text`] names the thread, and not a number.
 pub const NAMED_THREAD: u16 = 32;
 
 /// A sequence of any bytes.

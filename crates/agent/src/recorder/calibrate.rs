@@ -134,7 +134,7 @@ fn after_reading(thread: &mut Thread, scratch: *mut u8) -> u64 {
     Sorted::new(more).at(5).unwrap_or(0)
 }
 
-/// About the number of functions of a runtime that return between two dispatches.
+/// Roughly how many functions of a runtime return between two dispatches.
 const RETURNS: u32 = 8;
 
 #[inline(never)]

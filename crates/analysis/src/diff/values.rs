@@ -195,8 +195,9 @@ fn of_row(row: &RunRow, statistic: Statistic, by_dispatch: bool) -> Option<f64> 
 
 /// Returns the values of one statistic, one for each run. If one row was split into several, their
 /// values are added up, each multiplied by the number of its executions per execution of the one
-/// row. Another number of workgroups in a dispatch (another tiling) makes single calls
-/// incomparable, so the floor is then computed from dispatches.
+/// row. If the two sides have different numbers of workgroups per dispatch (different tilings),
+/// their single calls are not comparable. Then, and for split rows, the floor is computed from
+/// dispatches.
 fn ask(
     sides: &[Sides; 2],
     one: &Match,

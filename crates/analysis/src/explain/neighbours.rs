@@ -23,8 +23,9 @@ pub(super) struct Meanwhile {
     pub ops: Vec<(Key, Vec<u16>)>,
 }
 
-/// The memory, in bytes, for the counts of neighbours. If the counts for all ops need more, the
-/// pages are read several times, each time for some of the ops.
+/// The limit, in bytes, on the counts of neighbours that all workers together keep at once. A
+/// single op may exceed it. If the counts for all ops need more,
+/// the pages are read several times, each time for some of the ops.
 const MEMORY: usize = 256 << 20;
 
 struct Found {

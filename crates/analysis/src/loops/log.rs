@@ -1,5 +1,5 @@
-//! Matches the starts and ends of hits (entries into loops and functions) that were recorded in
-//! mode log.
+//! Matches the starts and ends of hits (entries into loops and functions). The loops' mode `log`
+//! records each start and end with its time.
 //!
 //! Events are ordered within one thread and module, so each module has its own stack in each
 //! thread. An end belongs to the innermost start of the same id that has no end yet. If hits that

@@ -177,8 +177,8 @@ struct Child<'a> {
 
 /// Returns only if the child could not execute the program.
 extern "C" fn become_it(child: *mut c_void) -> c_int {
-    // SAFETY: `begin` passes a pointer to its `Child`, and it is suspended until the child executes
-    // another program or ends.
+    // SAFETY: `begin` passes a pointer to its variable `child`, and the thread that runs `begin` is
+    // suspended until this process executes another program or ends.
     let child = unsafe { &mut *child.cast::<Child<'_>>() };
     match child.announcement.write() {
         Ok(process) => child.process = Some(process),

@@ -1,4 +1,4 @@
-//! Tests `run --live` on real terminals.
+//! Tests `run --live` on pseudo-terminals, and that it refuses to run without a terminal.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};

@@ -129,7 +129,7 @@ fn samples_survive_a_kill_of_run() {
     let begin = Instant::now();
     let mut child = run.spawn().unwrap();
     let file = at.join("tracks/run/samples.arrows");
-    // The second batch is written after a second.
+    // The sampler writes one batch at the start and the next one a second later.
     while std::fs::metadata(&file).map_or(0, |m| m.len()) < 4_000 {
         assert!(begin.elapsed() < Duration::from_secs(60), "nothing was sampled");
         std::thread::sleep(Duration::from_millis(20));

@@ -442,9 +442,10 @@ impl OneTrace<'_> {
         self.all.calls.call(thread, export, start, end).map_err(|e| e.to_string())
     }
 
-    /// Whether slices with this category, in the event's row, are those that Kineto writes about
-    /// its own work: one slice over a profiler's whole time (category `Trace`, process `Spans`,
-    /// which has a number in a recorded profile), and the time that profiling took (`overhead`).
+    /// Whether slices of this category, in the row of the current event (`self.last`), are about
+    /// Kineto's own work. Slices of the category `overhead` are the time that profiling took. The
+    /// one of the category `Trace` in the process `Spans` is a profiler's whole time. In traces of a
+    /// recorded profile, this process has a number instead of a name.
     fn is_bookkeeping(&self, category: &str) -> bool {
         let of_spans = || match &self.last {
             Some((Ids { process: Some(Id::Text(text)), .. }, _)) => text.starts_with("Spans"),

@@ -59,8 +59,8 @@ unsafe fn enter_first(module: *mut Module) -> *mut Entry {
 /// The requirements of [`enter`] apply.
 unsafe fn make(module: *mut Module) -> Option<*mut Entry> {
     point!(LoopEnter);
-    // The epoch is read before the run. If a session begins in between, the table has the old epoch
-    // and will be made again.
+    // The epoch is read before the run is loaded. So if a session begins in between, the table has
+    // the old epoch and will be made again.
     let epoch = epoch::current();
     let run = load::load()?;
     // SAFETY: by contract, `module` is a registered descriptor, and a registered descriptor has its

@@ -33,8 +33,8 @@ pub fn constructed() {
     }
 }
 
-/// Registers the modules that have an ELF note. A module that is already registered keeps its
-/// number.
+/// Registers all loaded instrumented modules, which are found by Counterpoint's ELF note. A module
+/// that is already registered keeps its number.
 pub fn register_all() {
     // `find` has the dynamic linker's lock only during the search, so the lock is free again.
     for at in notes::find() {

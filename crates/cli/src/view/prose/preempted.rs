@@ -8,8 +8,8 @@ use super::overview::Overview;
 use crate::view::labels::{process_label, thread_label};
 use crate::view::units::{grouped, number, percent, plural, time};
 
-/// Returns a sentence about the thread that was preempted most often. `None` if no thread was
-/// preempted often.
+/// Returns a sentence about the thread that lost the most time in calls because it was preempted.
+/// `None` if no thread was preempted often and lost a noticeable part of its time in calls.
 pub fn text(overview: &Overview<'_>) -> Option<String> {
     text_of(overview.profile, overview.summary, "durations")
 }
