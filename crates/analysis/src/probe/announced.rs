@@ -16,9 +16,10 @@
 //! first they do not sleep, but keep using their processors. So each nanosecond of the launching
 //! thread costs another one for each thread that waits in this way. The average number of such
 //! threads is computed from processor times: the workers' processor time outside of their tasks,
-//! divided by the launching thread's processor time outside of its own tasks. Wall time cannot be
-//! used for this: when the launching thread sleeps, for example until its data is there, it is not
-//! in the recorder, and its workers soon sleep as well.
+//! compared with the launching thread's processor time outside of its own tasks, for each of its
+//! pages ([`part_of_calls`]). Wall time cannot be used for this: when the launching thread sleeps,
+//! for example until its data is there, it is not in the recorder, and its workers soon sleep as
+//! well.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,23 +83,28 @@ fn ops(profile: &Profile, process: usize, in_place: &InPlace) -> u64 {
 }
 
 /// Returns the processor time that waiting threads used because the recorder lengthened the
-/// program's calls by `ns`. `None` if no thread runs tasks of other threads' regions, or if the
-/// processor times of such threads are not known.
+/// program's calls: `brackets` ns in all calls together, and `announcing` ns in ops. `None` if no
+/// thread runs tasks of other threads' regions, or if the processor times of such threads are not
+/// known, for example because no call was timed.
 ///
-/// In a run with a budget, the time in tasks is estimated from the timed tasks. The result includes
-/// the uncertainty of this estimate.
+/// In a run with a budget, the time in tasks is estimated from the tasks that were timed. The
+/// uncertainty of this estimate is included in the result.
 pub(super) fn waiting(
     profile: &Profile,
     process: usize,
     in_place: &InPlace,
     threads: &[ThreadTime],
-    ns: Estimate,
+    [brackets, announcing]: [Estimate; 2],
 ) -> Option<Estimate> {
-    let (mut launching, mut their_calls, mut calls) = (0u64, 0u64, 0u64);
+    let (mut launching, mut their, mut all) = (0u64, [0u64; 2], [0u64; 2]);
     let (mut workers, mut waited, mut busy) = (0u64, None, Estimate::exact(0.0));
+    let mut moments = Some(Vec::new());
     for (thread, kinds) in in_place.threads(process) {
-        let made = calls_of(profile, process, thread).max(kinds.all);
-        calls = calls.saturating_add(made);
+        let made = [calls_of(profile, process, thread).max(kinds.all), kinds.announced];
+        let add = |sums: &mut [u64; 2]| {
+            sums.iter_mut().zip(made).for_each(|(sum, made)| *sum = sum.saturating_add(made));
+        };
+        add(&mut all);
         let time = threads.iter().find(|t| t.process == process && t.thread == thread);
         let tasks = kinds.in_tasks().times(profile.timeline.ns_per_tick());
         if kinds.works_for_others() {
@@ -108,23 +114,107 @@ pub(super) fn waiting(
             }
         } else if kinds.regions > 0 {
             launching += 1;
-            their_calls = their_calls.saturating_add(made);
+            add(&mut their);
             let used = time.map_or(0.0, |time| time.cpu_ns.unwrap_or(time.wall_ns));
             busy = sum([busy, rest(used, tasks)]);
+            moments = moments.zip(moments_of(profile, process, thread, in_place)).map(
+                |(mut moments, more)| {
+                    moments.extend(more);
+                    moments
+                },
+            );
         }
     }
     if launching == 0 {
         return None;
     }
     let waited = waited?;
-    let longer = ns.times(their_calls as f64 / calls.max(1) as f64);
+    let of_theirs = |[their, all]: [u64; 2]| their as f64 / all.max(1) as f64;
+    let longer = sum([
+        brackets.times(of_theirs([their[0], all[0]])),
+        announcing.times(of_theirs([their[1], all[1]])),
+    ]);
     let most = workers as f64 / launching as f64;
-    let part = |waited: f64, busy: f64| if waited > 0.0 { (waited / busy).min(most) } else { 0.0 };
+    let moments = moments.filter(|_| profile.manifest.budget.is_none());
+    let part = |waited: f64, busy: f64| match &moments {
+        Some(moments) if waited > 0.0 => most * part_of_calls(moments, waited / most),
+        None if waited > 0.0 => (waited / busy).min(most),
+        _ => 0.0,
+    };
     Some(Estimate {
         value: longer.value * part(waited.value, busy.value),
         low: longer.low * part(waited.low, busy.high) * LEAST_WAITING,
         high: longer.high * part(waited.high, busy.low),
     })
+}
+
+/// What a launching thread did in the time of one of its pages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Moment {
+    /// Number of recorded calls.
+    calls: f64,
+    /// Number of times that workers began to wait: once after each region, and at least once.
+    waits: f64,
+    /// The thread's processor time outside of tasks, in ns.
+    busy: f64,
+}
+
+impl Moment {
+    /// Returns the part of `busy` in which a worker waited, if workers wait for at most `longest`
+    /// ns after each region.
+    fn waited(&self, longest: f64) -> f64 {
+        if self.busy > 0.0 { (longest * self.waits / self.busy).min(1.0) } else { 0.0 }
+    }
+}
+
+/// Returns the moments of a launching thread. `None` if the processor time of a page is not known.
+fn moments_of(
+    profile: &Profile,
+    process: usize,
+    thread: usize,
+    in_place: &InPlace,
+) -> Option<Vec<Moment>> {
+    let headers: Vec<_> = profile.processes.get(process)?.threads.get(thread)?.headers().collect();
+    // The time of a task that began on an earlier page, and that is more than its page's time.
+    let mut earlier = 0.0;
+    let moments = in_place.on_pages(process, thread).iter().map(|on| {
+        let header = headers.get(on.page)?;
+        let used = header.usage_end?.since(&header.start.usage?)?.cpu_ns as f64;
+        let busy = used - on.task_ticks * profile.timeline.ns_per_tick() - earlier;
+        earlier = (-busy).max(0.0);
+        let waits = on.regions.max(1) as f64;
+        Some(Moment { calls: on.calls as f64, waits, busy: busy.max(0.0) })
+    });
+    moments.collect()
+}
+
+/// Returns the part of the launching threads' calls during which a worker waited. `waited` is the
+/// time that a worker waited in all moments together.
+///
+/// A worker waits for a limited time after a region, and then sleeps. So it waits in moments with
+/// many regions, and sleeps while the launching thread does something else for long, such as to
+/// import a module. The time of such an import must not count: it has few calls, and the recorder
+/// lengthens calls. So the longest time S that a worker waits is the solution of
+///
+/// ```text
+///   Σ over moments: min(busy, S · waits) = waited
+/// ```
+fn part_of_calls(moments: &[Moment], waited: f64) -> f64 {
+    let mut sorted = moments.to_vec();
+    sorted.sort_by(|a, b| (a.busy / a.waits).total_cmp(&(b.busy / b.waits)));
+    let mut waits: f64 = sorted.iter().map(|moment| moment.waits).sum();
+    let (mut left, mut longest) = (waited, f64::INFINITY);
+    for moment in &sorted {
+        if left <= moment.busy / moment.waits * waits {
+            longest = left / waits;
+            break;
+        }
+        left -= moment.busy;
+        waits -= moment.waits;
+    }
+    let during: f64 = sorted.iter().map(|moment| moment.calls * moment.waited(longest)).sum();
+    let all: f64 = sorted.iter().map(|moment| moment.calls).sum();
+    if all > 0.0 { during / all } else { 0.0 }
 }
 
 /// Returns the number of calls of a thread that were counted, timed or not. 0 without a budget.

@@ -7,7 +7,7 @@ use profile::columns::Columns;
 use profile::{Calibration, PageKey, Profile, Role, Status};
 
 use super::FEWEST;
-use super::kinds::{self, Kinds, OfPage, Parallel};
+use super::kinds::{self, Kinds, OfPage, OnPage, Parallel, Threads};
 use crate::amounts::Brackets;
 use crate::empty::{EmptyCall, Place, calibration};
 
@@ -22,7 +22,7 @@ pub(crate) struct InPlace {
     /// The kinds of calls of each page, until [`InPlace::joined`].
     pages: BTreeMap<PageKey, OfPage>,
     /// The kinds of calls of each thread, by process and thread, from [`InPlace::joined`].
-    threads: HashMap<(usize, usize), Kinds>,
+    threads: Threads,
     /// Whether the profile has ops of hosts. `None` until this has been determined.
     has_ops: Option<bool>,
 }
@@ -154,7 +154,12 @@ impl InPlace {
     /// hosts.
     pub(super) fn threads(&self, process: usize) -> impl Iterator<Item = (usize, Kinds)> {
         let of = self.threads.iter().filter(move |((of, _), _)| *of == process);
-        of.map(|((_, thread), kinds)| (*thread, *kinds))
+        of.map(|((_, thread), (kinds, _))| (*thread, *kinds))
+    }
+
+    /// Returns what a thread did on each of its pages that have calls, the last page first.
+    pub(super) fn on_pages(&self, process: usize, thread: usize) -> &[OnPage] {
+        self.threads.get(&(process, thread)).map_or(&[], |(_, pages)| pages)
     }
 
     /// Returns the number of calls for which no counter was read, although their thread had the

@@ -104,6 +104,19 @@ impl Earliest {
     const NONE: Self = Self { any: u64::MAX, task: u64::MAX };
 }
 
+/// What a thread did on one of its pages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OnPage {
+    /// Index of the page among the thread's pages.
+    pub page: usize,
+    /// Number of recorded calls.
+    pub calls: u64,
+    /// Number of regions that are not inside of another region or task of the thread.
+    pub regions: u64,
+    /// The time in tasks, in ticks. The whole time of a task is on the page on which the task ends.
+    pub task_ticks: f64,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OfPage {
     kinds: Kinds,
@@ -146,12 +159,12 @@ impl OfPage {
     }
 }
 
-pub(super) fn join(
-    profile: &Profile,
-    pages: BTreeMap<PageKey, OfPage>,
-) -> HashMap<(usize, usize), Kinds> {
+/// The kinds of calls of each thread, by process and thread, and the same for each of its pages.
+pub(super) type Threads = HashMap<(usize, usize), (Kinds, Vec<OnPage>)>;
+
+pub(super) fn join(profile: &Profile, pages: BTreeMap<PageKey, OfPage>) -> Threads {
     let mut decoder = PageDecoder::new(profile);
-    let mut threads: HashMap<(usize, usize), Kinds> = HashMap::new();
+    let mut threads = Threads::new();
     let mut later = (None, Earliest::NONE);
     for (key, mut page) in pages.into_iter().rev() {
         let thread = Some((key.process, key.thread));
@@ -161,7 +174,14 @@ pub(super) fn join(
         }
         let Earliest { any, task } = page.earliest;
         later = (thread, Earliest { any: any.min(earliest.any), task: task.min(earliest.task) });
-        threads.entry((key.process, key.thread)).or_default().add(&page.kinds);
+        let (kinds, on_pages) = threads.entry((key.process, key.thread)).or_default();
+        kinds.add(&page.kinds);
+        on_pages.push(OnPage {
+            page: key.page,
+            calls: page.kinds.all,
+            regions: page.kinds.outer_regions,
+            task_ticks: page.kinds.task_ticks,
+        });
     }
     threads
 }
