@@ -1,5 +1,6 @@
 //! Registers the tables of a dataset, sets the limits on threads and memory, and runs a query.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -12,6 +13,7 @@ use datafusion::datasource::listing::{
 };
 use datafusion::error::DataFusionError;
 use datafusion::execution::context::SQLOptions;
+use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use dataset::schema::Kind;
@@ -19,6 +21,9 @@ use dataset::{Dataset, Table};
 
 use crate::addresses::Place;
 use crate::{cluster, functions};
+
+/// How many operators an error about missing memory names: those that have the most.
+const CONSUMERS_IN_ERRORS: NonZeroUsize = NonZeroUsize::new(5).expect("5 is not 0");
 
 /// The threads and memory that a query may use, and where it runs.
 #[derive(Clone, Debug)]
@@ -85,7 +90,11 @@ async fn answer(dataset: &Dataset, sql: &str, limits: &Limits) -> Result<Answer,
         None => {
             let mut runtime = RuntimeEnvBuilder::new();
             if let Some(memory) = limits.memory {
-                runtime = runtime.with_memory_limit(memory, 1.0);
+                // The operators that can use temporary files share the memory evenly. With a pool
+                // for whoever comes first, a group-by in two threads failed: the first thread took
+                // nearly all memory, and the second could not even read its temporary files.
+                let pool = TrackConsumersPool::new(FairSpillPool::new(memory), CONSUMERS_IN_ERRORS);
+                runtime = runtime.with_memory_pool(Arc::new(pool));
             }
             SessionContext::new_with_config_rt(config, runtime.build_arc()?)
         }

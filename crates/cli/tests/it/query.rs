@@ -333,6 +333,12 @@ fn a_query_reads_and_has_limits() {
     let sort = "SELECT * FROM calls ORDER BY duration_ns, start_unix_ns";
     let said = refused(&[sort, "--memory", "1K"]);
     assert!(said.contains("--memory allows (1024 bytes)"), "{said}");
+    // 400,000 groups need more memory than 8 MiB, so both threads use temporary files.
+    let groups = "SELECT count(*), sum(n), max(value) FROM (SELECT value, count(*) AS n FROM \
+                  generate_series(1, 400000) GROUP BY value)";
+    let limits = ["--memory", "8M", "--threads", "2", "--format", "csv"];
+    let arguments: Vec<&str> = [groups].into_iter().chain(limits).collect();
+    assert_eq!(rows(&ask(&engine, &dataset, &arguments)), [["400000", "400000", "400000"]]);
     let said = refused(&["--kept", "nothing"]);
     assert!(said.contains("there is no such query; there are: totals, imbalance"), "{said}");
     let nowhere = ask(&engine, &scratch.join("nowhere"), &["SELECT 1"]);
