@@ -18,9 +18,9 @@
 //!
 //! **The time in the run** changes more slowly than any other variable, so the length of the blocks
 //! matters most when the time is tested. If calls are similar over a long time, but most of their
-//! variation is chance, then τ is small although the similarity reaches far. So a block has 8 (τ −
-//! 1) calls on average, and is at least twice as long as the smallest B for which τ − 1 is mostly
-//! reached. For this, τ is assumed to be one standard deviation smaller than estimated.
+//! variation is chance, then τ is small although the similarity reaches far. So a block has on
+//! average 8 (τ − 1) calls, and is at least twice as long as the smallest B for which τ − 1 is
+//! mostly reached. For this, τ is assumed to be one standard deviation smaller than estimated.
 
 use crate::diff::flips::split_mix;
 

@@ -364,10 +364,10 @@ mod tests {
         strata
     }
 
-    /// Two calls have weight 1. Then three calls of weight 4 represent ten calls: mean 12, s² = (4
-    /// + 0 + 4)/2 = 4, T = 1,800 + 10 · 12 = 1,920; V = 100 · 0.7 · 4/3 = 93.33, whose root is
-    /// 9.6609; t(0.975; 2) = 4.3027, so the interval is ± 41.568. The values are symmetric, and so
-    /// is the interval.
+    /// Two calls have weight 1. Then three calls of weight 4 represent ten calls: mean 12,
+    /// s² = (4 + 0 + 4)/2 = 4, T = 1,800 + 10 · 12 = 1,920; V = 100 · 0.7 · 4/3 = 93.33, whose root
+    /// is 9.6609; t(0.975; 2) = 4.3027, so the interval is ± 41.568. The values are symmetric, and
+    /// so is the interval.
     #[test]
     fn two_strata_on_paper() {
         let some = [(1, 0, 1_000.0), (1, 0, 800.0), (4, 2, 10.0), (4, 3, 14.0), (4, 1, 12.0)];
