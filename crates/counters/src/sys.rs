@@ -82,7 +82,7 @@ pub(crate) fn dup_above(fd: i32, lowest: i32) -> isize {
     unsafe { syscall5(libc::SYS_fcntl, fd as usize, cmd, lowest as usize, 0, 0) }
 }
 
-/// Returns the kernel's id of the perf event behind `fd`. An error number such as `ENOTTY` means
+/// Returns the kernel's id of the perf event of `fd`. An error number such as `ENOTTY` means
 /// that `fd` is not a perf event.
 pub(crate) fn perf_event_id(fd: i32) -> Result<u64, i32> {
     // `_IOR('$', 7, __u64 *)` in linux/perf_event.h on 64-bit machines.

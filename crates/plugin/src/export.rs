@@ -1,5 +1,5 @@
-//! The C functions behind [`crate::export_plugin!`]. A panic in the plugin becomes an error of the
-//! call.
+//! The C functions that [`crate::export_plugin!`] exports. A panic in the plugin becomes an error of
+//! the call.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -48,7 +48,7 @@
 //! | [`kind`] | kinds of events: the published ones and those of your own |
 //! | [`trace`] | handing over events, counters, devices and streams |
 //! | [`clock`] | from the times of a device to the times of a trace |
-//! | [`export`] | the functions behind [`export_plugin!`] |
+//! | [`export`] | the functions that [`export_plugin!`] exports |
 //! | [`signals`] | starting threads that get none of the program's signals |
 //!
 //! `include/counterpoint/kineto_plugin.h` is the interface in C, with the order of calls.

@@ -45,7 +45,7 @@ const SAVED_BYTES: usize = size_of::<Saved>().next_multiple_of(4096);
 static PRIVATE: [AtomicU64; MOST_PAGES / 64] = [const { AtomicU64::new(0) }; MOST_PAGES / 64];
 
 unsafe extern "C" {
-    /// The function behind `pthread_atfork`, which glibc provides only in a static library.
+    /// The function that `pthread_atfork` calls, which glibc provides only in a static library.
     fn __register_atfork(
         prepare: Option<extern "C" fn()>,
         parent: Option<extern "C" fn()>,

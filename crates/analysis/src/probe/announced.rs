@@ -96,15 +96,13 @@ pub(super) fn waiting(
     threads: &[ThreadTime],
     [brackets, announcing]: [Estimate; 2],
 ) -> Option<Estimate> {
-    let (mut launching, mut their, mut all) = (0u64, [0u64; 2], [0u64; 2]);
+    let (mut launching, mut their, mut all) = (0u64, Made::default(), Made::default());
     let (mut workers, mut waited, mut busy) = (0u64, None, Estimate::exact(0.0));
-    let mut moments = Some(Vec::new());
+    let mut moments = Vec::new();
     for (thread, kinds) in in_place.threads(process) {
-        let made = [calls_of(profile, process, thread).max(kinds.all), kinds.announced];
-        let add = |sums: &mut [u64; 2]| {
-            sums.iter_mut().zip(made).for_each(|(sum, made)| *sum = sum.saturating_add(made));
-        };
-        add(&mut all);
+        let calls = calls_of(profile, process, thread).max(kinds.all);
+        let made = Made { calls: calls as f64, announced: kinds.announced as f64 };
+        all.add(made);
         let time = threads.iter().find(|t| t.process == process && t.thread == thread);
         let tasks = kinds.in_tasks().times(profile.timeline.ns_per_tick());
         if kinds.works_for_others() {
@@ -114,38 +112,49 @@ pub(super) fn waiting(
             }
         } else if kinds.regions > 0 {
             launching += 1;
-            add(&mut their);
+            their.add(made);
             let used = time.map_or(0.0, |time| time.cpu_ns.unwrap_or(time.wall_ns));
             busy = sum([busy, rest(used, tasks)]);
-            moments = moments.zip(moments_of(profile, process, thread, in_place)).map(
-                |(mut moments, more)| {
-                    moments.extend(more);
-                    moments
-                },
-            );
+            moments.extend(moments_of(profile, process, thread, in_place));
         }
     }
     if launching == 0 {
         return None;
     }
     let waited = waited?;
-    let of_theirs = |[their, all]: [u64; 2]| their as f64 / all.max(1) as f64;
-    let longer = sum([
-        brackets.times(of_theirs([their[0], all[0]])),
-        announcing.times(of_theirs([their[1], all[1]])),
-    ]);
+    let of_calls = their.calls / all.calls.max(1.0);
+    let of_announced = match all.announced > 0.0 {
+        true => their.announced / all.announced,
+        false => of_calls,
+    };
+    let longer = sum([brackets.times(of_calls), announcing.times(of_announced)]);
     let most = workers as f64 / launching as f64;
-    let moments = moments.filter(|_| profile.manifest.budget.is_none());
-    let part = |waited: f64, busy: f64| match &moments {
-        Some(moments) if waited > 0.0 => most * part_of_calls(moments, waited / most),
-        None if waited > 0.0 => (waited / busy).min(most),
-        _ => 0.0,
+    // In a run with a budget, the recorded regions are too few to say how long workers waited.
+    let by_pages = profile.manifest.budget.is_none() && !moments.is_empty();
+    let part = |waited: f64, busy: f64| match waited > 0.0 {
+        true if by_pages => most * part_of_calls(&moments, waited / most),
+        true => (waited / busy).min(most),
+        false => 0.0,
     };
     Some(Estimate {
         value: longer.value * part(waited.value, busy.value),
         low: longer.low * part(waited.low, busy.high) * LEAST_WAITING,
         high: longer.high * part(waited.high, busy.low),
     })
+}
+
+/// Number of calls, and of ops that were announced.
+#[derive(Clone, Copy, Debug, Default)]
+struct Made {
+    calls: f64,
+    announced: f64,
+}
+
+impl Made {
+    fn add(&mut self, more: Self) {
+        self.calls += more.calls;
+        self.announced += more.announced;
+    }
 }
 
 /// What a launching thread did in the time of one of its pages.
@@ -167,17 +176,14 @@ impl Moment {
     }
 }
 
-/// Returns the moments of a launching thread. `None` if the processor time of a page is not known.
-fn moments_of(
-    profile: &Profile,
-    process: usize,
-    thread: usize,
-    in_place: &InPlace,
-) -> Option<Vec<Moment>> {
-    let headers: Vec<_> = profile.processes.get(process)?.threads.get(thread)?.headers().collect();
+/// Returns the moments of a launching thread. Pages are left out if their processor time is not
+/// known, such as the last page of a program that was killed.
+fn moments_of(profile: &Profile, process: usize, thread: usize, in_place: &InPlace) -> Vec<Moment> {
+    let of = profile.processes.get(process).and_then(|of| of.threads.get(thread));
+    let headers: Vec<_> = of.into_iter().flat_map(|of| of.headers()).collect();
     // The time of a task that began on an earlier page, and that is more than its page's time.
     let mut earlier = 0.0;
-    let moments = in_place.on_pages(process, thread).iter().map(|on| {
+    let moments = in_place.on_pages(process, thread).iter().filter_map(|on| {
         let header = headers.get(on.page)?;
         let used = header.usage_end?.since(&header.start.usage?)?.cpu_ns as f64;
         let busy = used - on.task_ticks * profile.timeline.ns_per_tick() - earlier;

@@ -34,7 +34,7 @@ const SKIP: u64 = 1;
 /// Returned if a user's collector was interrupted. The FFI's error is then already raised.
 const INTERRUPTED: c_int = -1;
 
-/// The data behind an instrument's function object.
+/// The data of an instrument's function object.
 pub struct Instrument {
     ffi: &'static Ffi,
     vm: &'static Vm,
@@ -171,7 +171,7 @@ unsafe fn op_ends(frame: usize) -> bool {
     interrupted.unwrap_or(false)
 }
 
-/// The data behind the function object that wraps an entry function.
+/// The data of the function object that wraps an entry function.
 pub struct Wrapper {
     ffi: &'static Ffi,
     entry: &'static Entry,
