@@ -1,13 +1,14 @@
 """Says what `counterpoint diff` finds between two programs, as lines `NAME VALUE UNIT`.
 
-    diff.py SERIES PAIRS COUNTERPOINT FOLDER PROGRAM_A... -- PROGRAM_B...
+    diff.py SERIES PAIRS hyperfine|alone COUNTERPOINT FOLDER PROGRAM_A... -- PROGRAM_B...
 
 Records SERIES series of PAIRS pairs in random order, as a user would, and prints means over the series:
 in how many something was called different, the part of the rows that were called the same or unknown, what
 was said of the op with the longest total, its change, and the spread of its pairs (a standard deviation of
-logarithms). After each series, hyperfine times as many runs of both programs, whole processes without a
-profiler, where all runs of A come before those of B. Its answer is a ratio with a deviation ("1.05 ± 0.02 times
-faster"); a reader sees a difference if 1 is outside. FOLDER is for files that may be overwritten.
+logarithms). With `hyperfine`, each series is followed
+by as many runs of both programs timed by hyperfine: whole processes without a profiler, where all runs of A
+come before those of B. Its answer is a ratio with a deviation ("1.05 ± 0.02 times faster"); a reader sees a
+difference if 1 is outside. FOLDER is for files that may be overwritten.
 """
 
 import json
@@ -22,12 +23,15 @@ import sys
 DIFFERENT = ("slower", "faster")
 
 
-def main(count, pairs, counterpoint, folder, *programs):
+def main(count, pairs, peer, counterpoint, folder, *programs):
     split = programs.index("--")
     a, b = programs[:split], programs[split + 1 :]
-    found = [
-        series(pairs, counterpoint, folder, a, b) | hyperfine(pairs, folder, a, b) for _ in range(int(count))
-    ]
+    found = []
+    for _ in range(int(count)):
+        readings = series(pairs, counterpoint, folder, a, b)
+        if peer == "hyperfine":
+            readings |= hyperfine(pairs, folder, a, b)
+        found.append(readings)
     for name, unit in found[0]:
         values = [readings[name, unit] for readings in found]
         print(f"{name} {statistics.mean(values):.5f} {unit}")

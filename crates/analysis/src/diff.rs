@@ -67,6 +67,9 @@ pub enum Untested {
 /// A statistic that is computed for each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Statistic {
+    /// The shortest call or, if A and B have different numbers of calls in a dispatch, the shortest
+    /// dispatch.
+    Fastest,
     /// 10th percentile of single calls, or of dispatches if A and B have different numbers of calls
     /// in a dispatch.
     Floor,
@@ -81,6 +84,7 @@ pub enum Statistic {
 impl Statistic {
     pub fn name(self) -> &'static str {
         match self {
+            Self::Fastest => "fastest",
             Self::Floor => "floor",
             Self::Typical => "typical",
             Self::Mean => "mean",
@@ -117,7 +121,7 @@ pub struct DiffRow {
     pub b: Vec<Identity>,
     /// Medians over the runs of each side; `None` if the side does not have the row.
     pub sides: [Option<Side>; 2],
-    /// Floor and typical execution, or the mean.
+    /// Fastest, floor and typical execution, or the mean.
     pub compared: Vec<Compared>,
     pub verdict: Verdict,
     /// The row's contribution to the difference between the runs. `None` if its time is no part of

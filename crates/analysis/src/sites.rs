@@ -136,6 +136,8 @@ impl Pauses {
 /// Quantiles over dispatches of the sum of the durations of their workgroups, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DispatchTimes {
+    /// The shortest dispatch.
+    pub min: f64,
     /// The 10th percentile over the dispatches.
     pub p10: f64,
     /// The median over the dispatches.
@@ -145,7 +147,7 @@ pub struct DispatchTimes {
 impl DispatchTimes {
     fn of(sums: &mut Durations) -> Self {
         let quantile = |q| sums.quantile(q).map_or(0.0, |parts| parts / PARTS as f64);
-        Self { p10: quantile(0.1), p50: quantile(0.5) }
+        Self { min: quantile(0.0), p10: quantile(0.1), p50: quantile(0.5) }
     }
 }
 

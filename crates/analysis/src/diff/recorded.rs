@@ -66,6 +66,10 @@ pub struct RunRow {
     pub estimated_total_ns: Option<Estimated>,
     /// Sum of the self times. `None` if it is not known, or if the calls belong to no thread.
     pub own_ns: Option<f64>,
+    /// Shortest call. `None` also in a run with a budget and in a dataset.
+    pub call_min_ns: Option<f64>,
+    /// Shortest dispatch, with durations as in `dispatch_p10_ns`.
+    pub dispatch_min_ns: Option<f64>,
     /// 10th percentile of single calls.
     pub call_p10_ns: Option<f64>,
     /// 10th percentile over dispatches, whose duration is the sum over their workgroups. For other
@@ -265,6 +269,8 @@ fn ops(
             });
             let call = |ticks: f64| known(row.call(ticks).value).filter(|_| whole);
             let call_p10_ns = call(row.p10);
+            // The shortest of the timed calls depends on how many of them were timed.
+            let call_min_ns = call(row.min).filter(|_| row.sampled.is_none());
             RunRow {
                 identity: identity.unwrap_or_default(),
                 calls: once.calls.unwrap_or(row.calls / passes),
@@ -275,6 +281,8 @@ fn ops(
                 own_ns: known(once.own.value)
                     .filter(|_| row.sampled.as_ref().is_none_or(|sampled| sampled.self_known))
                     .filter(|_| !row.key.is_apart(profile)),
+                call_min_ns,
+                dispatch_min_ns: dispatch.map(|d| ns(d.min)).or(call_min_ns),
                 call_p10_ns,
                 dispatch_p10_ns: dispatch.map(|d| ns(d.p10)).or(call_p10_ns),
                 dispatch_p50_ns: dispatch.map(|d| ns(d.p50)).or(call(row.p50)),
@@ -323,6 +331,8 @@ fn of_sites(profile: &Profile, sites: &Sites) -> Vec<RunRow> {
             dispatches: Some(site.dispatches),
             total_ns: ns(site.sum),
             own_ns: ns(site.sum),
+            call_min_ns: ns(site.dispatch.min),
+            dispatch_min_ns: ns(site.dispatch.min),
             call_p10_ns: ns(site.dispatch.p10),
             dispatch_p10_ns: ns(site.dispatch.p10),
             dispatch_p50_ns: ns(site.dispatch.p50),

@@ -11,6 +11,9 @@ use super::{DiffRow, Side, Statistic};
 use crate::estimate::Estimate;
 use crate::sampled::Estimated;
 
+/// The largest ratio of the numbers of calls of A and B with which their shortest calls are compared.
+const AS_MANY: f64 = 1.1;
+
 /// The rows of all runs of one side.
 pub struct Sides {
     /// Every row that occurs in any of the runs.
@@ -143,7 +146,11 @@ pub fn row(sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>) -> Prepared {
     };
     let statistics = match both {
         false => vec![],
-        true if known(Statistic::Typical) => vec![Statistic::Floor, Statistic::Typical],
+        true if known(Statistic::Typical) => {
+            let fastest = Statistic::Fastest;
+            let of_row = Some(fastest).filter(|_| known(fastest) && are_as_many(&of));
+            of_row.into_iter().chain([Statistic::Floor, Statistic::Typical]).collect()
+        }
         true => vec![Statistic::Mean],
     };
     let asked = statistics.into_iter().map(|statistic| ask(sides, one, pairs, statistic, &of));
@@ -163,6 +170,13 @@ pub fn row(sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>) -> Prepared {
         readings: vec![],
     };
     Prepared { row, asked }
+}
+
+/// Whether the numbers of calls of the two sides differ by at most [`AS_MANY`]. The shortest of more
+/// calls is shorter.
+fn are_as_many(sides: &[Option<Side>; 2]) -> bool {
+    let [Some(a), Some(b)] = sides else { return false };
+    (a.calls / b.calls).ln().abs() <= AS_MANY.ln()
 }
 
 /// Whether each side has the same exact number of calls in all of its runs, and the two numbers
@@ -185,6 +199,8 @@ fn calls_differ(sides: &[Sides; 2], rows: [&Vec<usize>; 2]) -> bool {
 
 fn of_row(row: &RunRow, statistic: Statistic, by_dispatch: bool) -> Option<f64> {
     match statistic {
+        Statistic::Fastest if by_dispatch => row.dispatch_min_ns,
+        Statistic::Fastest => row.call_min_ns,
         Statistic::Floor if by_dispatch => row.dispatch_p10_ns,
         Statistic::Floor => row.call_p10_ns,
         Statistic::Typical => row.dispatch_p50_ns,
@@ -243,6 +259,11 @@ pub fn part_of(row: &RunRow) -> Option<f64> {
 /// Like [`part_of`], as if each execution took as long as the floor.
 pub fn floor_of(row: &RunRow) -> Option<f64> {
     scaled(row, row.dispatch_p10_ns)
+}
+
+/// Like [`part_of`], as if each execution took as long as the fastest one.
+pub fn fastest_of(row: &RunRow) -> Option<f64> {
+    scaled(row, row.dispatch_min_ns)
 }
 
 fn scaled(row: &RunRow, execution: Option<f64>) -> Option<f64> {

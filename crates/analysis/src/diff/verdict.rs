@@ -168,30 +168,38 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
     if known.is_empty() {
         return Verdict::Missing;
     }
-    let fired = |one: &&&Compared| one.p.is_some_and(|p| p <= LEVEL);
-    // If both floor and typical execution differ, the verdict contains the typical execution,
-    // because users notice its difference.
-    let changed = known.iter().filter(fired).max_by_key(|one| one.statistic);
+    let differs = |one: &Compared| one.p.is_some_and(|p| p <= LEVEL);
+    let others = || known.iter().copied().filter(|one| one.statistic != Statistic::Fastest);
+    // The fastest call decides only where the other statistics are too noisy. If they are known well
+    // enough to contradict it, that call is unlike the others.
+    let counts = |one: &Compared| {
+        let differs = differs(one);
+        differs && (one.statistic != Statistic::Fastest || others().all(|o| allows(o, one.change)))
+    };
+    // If several statistics differ, the verdict contains the typical execution, because users notice
+    // its difference.
+    let changed = known.iter().filter(|one| counts(one)).max_by_key(|one| one.statistic);
     if let Some(one) = changed
         && let Some(interval) = one.interval
     {
-        let of_floor = known.iter().find(|one| one.statistic == Statistic::Floor);
-        let floor_unchanged = one.statistic == Statistic::Typical
-            && of_floor.is_some_and(|floor| floor.p.is_some_and(|p| p > LEVEL));
         let statistic = one.statistic;
+        let faster = |one: &&Compared| one.statistic < statistic;
+        let floor_unchanged = statistic == Statistic::Typical
+            && known.iter().any(|one| one.statistic == Statistic::Floor)
+            && !known.iter().copied().filter(faster).any(differs);
         return Verdict::Differs(Change { statistic, by: one.change, interval, floor_unchanged });
     }
     let limit = threshold.ln_1p();
     let within = |one: &&Compared| {
         one.interval_90.is_some_and(|[low, high]| low.ln_1p() >= -limit && high.ln_1p() <= limit)
     };
-    if known.iter().all(within) {
+    if others().all(|one| within(&one)) {
         return Verdict::Same(threshold);
     }
     // Of the statistics whose interval is not within the threshold, the noisiest one is the reason
-    // why nothing can be decided.
+    // why nothing can be decided. The fastest call alone does not say how typical ones changed.
     let spread = |one: &Compared| one.deviation.unwrap_or(f64::INFINITY);
-    let open = known.iter().filter(|one| !within(one));
+    let open = others().filter(|one| !within(one));
     let noisiest = open.max_by(|x, y| spread(x).total_cmp(&spread(y)));
     let half_width = noisiest
         .and_then(|one| one.interval)
@@ -203,6 +211,15 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
     let pairs = pairs.max((recorded + 1) as f64);
     let pairs = (pairs <= MOST_PAIRS).then_some(pairs as u32);
     Verdict::Unknown { half_width, pairs }
+}
+
+/// Whether a change is possible according to a statistic: whether it is in the statistic's 95 %
+/// interval, made twice as wide, because such an interval misses the true change in 5 % of cases.
+fn allows(statistic: &Compared, change: f64) -> bool {
+    statistic.interval.is_some_and(|[low, high]| {
+        let half = (high - low) / 2.0;
+        (low - half..=high + half).contains(&change)
+    })
 }
 
 #[cfg(test)]
@@ -244,5 +261,53 @@ mod tests {
             panic!("it is known")
         };
         assert_eq!(pairs, Some(41));
+    }
+
+    /// A change of the fastest call that was found, with an interval of ± 0.2 %.
+    fn found(by: f64) -> Compared {
+        let interval = Some([by - 0.002, by + 0.002]);
+        let of = compared(Statistic::Fastest, 0.003, 0.0);
+        Compared {
+            change: by,
+            interval,
+            interval_90: interval,
+            p: Some(0.002),
+            t: Some(90.0),
+            ..of
+        }
+    }
+
+    #[test]
+    fn the_fastest_call_decides_where_typical_calls_vary() {
+        let others = |deviation: f64, half: f64| {
+            [Statistic::Floor, Statistic::Typical].map(|one| Some(compared(one, deviation, half)))
+        };
+        let verdict = |by: f64, [floor, typical]: [Option<Compared>; 2]| {
+            decide(&[Some(found(by)), floor, typical], None, 0.03).verdict
+        };
+        let slower = verdict(0.05, others(0.14, 0.1));
+        let change = slower.change().expect("the fastest call differs");
+        assert_eq!((change.statistic, change.by), (Statistic::Fastest, 0.05));
+        assert!(!change.floor_unchanged);
+        // Of an interval of ± 10.5 %, twice as wide, 30 % is outside.
+        let Verdict::Unknown { half_width, .. } = verdict(0.3, others(0.14, 0.1)) else {
+            panic!("typical calls cannot be 30 % slower")
+        };
+        assert!((half_width - 0.1f64.exp_m1()).abs() < 1e-12, "{half_width}");
+        assert_eq!(verdict(0.3, others(0.01, 0.008)), Verdict::Same(0.03));
+    }
+
+    #[test]
+    fn a_floor_is_unchanged_if_the_fastest_call_is_too() {
+        let typical = Compared { statistic: Statistic::Typical, ..found(0.05) };
+        let floor = compared(Statistic::Floor, 0.01, 0.08);
+        let of = |fastest: Compared| {
+            let all = [Some(fastest), Some(floor.clone()), Some(typical.clone())];
+            let change = decide(&all, None, 0.03).verdict.change().copied();
+            change.map(|change| (change.statistic, change.floor_unchanged))
+        };
+        assert_eq!(of(found(0.05)), Some((Statistic::Typical, false)));
+        let same = compared(Statistic::Fastest, 0.003, 0.002);
+        assert_eq!(of(same), Some((Statistic::Typical, true)));
     }
 }

@@ -11,13 +11,13 @@ use super::Statistic;
 use super::parts::{Part, difference};
 use super::ranks::median;
 use super::recorded::{By, Recorded, RunRow};
-use super::values::{Pairs, floor_of, part_of};
+use super::values::{Pairs, fastest_of, floor_of, part_of};
 use super::verdict::{Asked, Compared, Decided, Verdict};
 
 /// The comparison of all rows together.
 #[derive(Clone, Debug)]
 pub struct Whole {
-    /// The floor and the typical execution, each summed over all ops.
+    /// The fastest, the floor and the typical execution, each summed over all ops.
     pub compared: Vec<Compared>,
     pub verdict: Verdict,
     /// Time in recorded calls, in ns: the median over the runs of each side.
@@ -41,6 +41,7 @@ pub struct Whole {
 pub struct Parts {
     typical: [Vec<Option<f64>>; 2],
     floor: [Vec<Option<f64>>; 2],
+    fastest: [Vec<Option<f64>>; 2],
 }
 
 impl Parts {
@@ -56,12 +57,21 @@ impl Parts {
         Self {
             typical: [0, 1].map(|side| sum(side, part_of)),
             floor: [0, 1].map(|side| sum(side, floor_of)),
+            fastest: [0, 1].map(|side| sum(side, fastest_of)),
         }
     }
 
-    pub fn asked(&self) -> [Asked; 2] {
-        [(Statistic::Floor, &self.floor), (Statistic::Typical, &self.typical)]
-            .map(|(statistic, values)| Asked { statistic, values: values.clone() })
+    pub fn asked(&self) -> Vec<Asked> {
+        let all = [
+            (Statistic::Fastest, &self.fastest),
+            (Statistic::Floor, &self.floor),
+            (Statistic::Typical, &self.typical),
+        ];
+        let is_known = |side: &Vec<Option<f64>>| side.iter().any(Option::is_some);
+        let known = all.into_iter().filter(|(statistic, values)| {
+            *statistic != Statistic::Fastest || values.iter().all(is_known)
+        });
+        known.map(|(statistic, values)| Asked { statistic, values: values.clone() }).collect()
     }
 
     pub fn finish(

@@ -3,7 +3,7 @@
 use analysis::diff::counters::Known;
 use analysis::diff::matching::Relation;
 use analysis::diff::verdict::{Change, Verdict};
-use analysis::diff::{Diff, DiffRow, FEWEST_PAIRS, Statistic, Untested};
+use analysis::diff::{Diff, DiffRow, FEWEST_PAIRS, Part, Statistic, Untested};
 
 use crate::view::units::{grouped, plural, time};
 
@@ -79,6 +79,7 @@ pub fn verdict(of: &Verdict) -> String {
             let floor = match change.floor_unchanged {
                 true => ", floor unchanged",
                 false if change.statistic == Statistic::Floor => ", its floor",
+                false if change.statistic == Statistic::Fastest => ", its fastest call",
                 false => "",
             };
             format!("{} {}{floor}", direction(change, About::Time), amount(change))
@@ -146,7 +147,11 @@ pub fn sentence(diff: &Diff, names: &[String]) -> String {
     match &whole.verdict {
         Verdict::Differs(change) => {
             let from = origin(diff, names, change.by < 0.0);
-            format!("B is {}: {}{from}.", direction(change, About::Time), amount(change))
+            let of = match change.statistic {
+                Statistic::Fastest | Statistic::Floor => " in its fastest calls",
+                _ => "",
+            };
+            format!("B is {}: {}{of}{from}.", direction(change, About::Time), amount(change))
         }
         Verdict::Same(within) => {
             let text = format!("B is the same as A within {} % as a whole", trimmed(*within));
@@ -196,7 +201,10 @@ fn differing(diff: &Diff) -> Vec<usize> {
 fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
     let changed = |row: usize| diff.rows[row].verdict.change().map(|change| change.by < 0.0);
     let along = |row: &&usize| {
-        let sign = diff.rows[**row].part.map(|part| part.ns < 0.0);
+        // Where single runs vary a lot, the sign of the time that a row adds is chance.
+        let known =
+            |part: &Part| part.interval.is_none_or(|[low, high]| (low < 0.0) == (high < 0.0));
+        let sign = diff.rows[**row].part.filter(known).map(|part| part.ns < 0.0);
         sign.or(changed(**row)) == Some(faster)
     };
     let all = differing(diff);

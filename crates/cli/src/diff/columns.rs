@@ -169,7 +169,7 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     let end = |at: usize| number(each(&|row| Some(row.part?.interval?[at])));
     columns.push(programs("part_ns_low", end(0)));
     columns.push(programs("part_ns_high", end(1)));
-    for statistic in [Statistic::Floor, Statistic::Typical, Statistic::Mean] {
+    for statistic in [Statistic::Fastest, Statistic::Floor, Statistic::Typical, Statistic::Mean] {
         if rows.iter().all(|row| row.of(statistic).is_none()) {
             continue;
         }

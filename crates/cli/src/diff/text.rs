@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use analysis::diff::verdict::Verdict;
-use analysis::diff::{Part, Untested};
+use analysis::diff::{Part, Statistic, Untested};
 use profile::manifest::Manifest;
 
 use super::View;
@@ -218,6 +218,12 @@ pub fn notes(view: &View<'_>) -> Vec<(&'static str, String)> {
         let text = "single calls can be as fast as before: contention, caches, or only part of the \
                     calls changed";
         lines.push(("floor unchanged", text.to_owned()));
+    }
+    if any(|verdict| verdict.change().is_some_and(|change| change.statistic == Statistic::Fastest))
+    {
+        let text = "typical calls vary too much for a verdict between these runs; the shortest call of \
+                    each run, which nothing disturbed, tells them apart";
+        lines.push(("its fastest call", text.to_owned()));
     }
     if diff.whole.estimated.contains(&true) {
         let text = "of runs with a budget, totals, means and quantiles are estimates from the timed calls; \
