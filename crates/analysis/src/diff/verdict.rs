@@ -171,10 +171,14 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
     let differs = |one: &Compared| one.p.is_some_and(|p| p <= LEVEL);
     let others = || known.iter().copied().filter(|one| one.statistic != Statistic::Fastest);
     // The fastest call decides only where the other statistics are too noisy. If they are known well
-    // enough to contradict it, that call is unlike the others.
+    // enough to contradict it, that call is unlike the others. It is so exact that other addresses,
+    // or a neighbour that leaves other data in the cache, change it by a part of a percent.
     let counts = |one: &Compared| {
-        let differs = differs(one);
-        differs && (one.statistic != Statistic::Fastest || others().all(|o| allows(o, one.change)))
+        let matters = || {
+            let is_large = one.change.ln_1p().abs() >= (threshold / 2.0).ln_1p();
+            is_large && others().all(|other| allows(other, one.change))
+        };
+        differs(one) && (one.statistic != Statistic::Fastest || matters())
     };
     // If several statistics differ, the verdict contains the typical execution, because users notice
     // its difference.
@@ -190,9 +194,7 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
         return Verdict::Differs(Change { statistic, by: one.change, interval, floor_unchanged });
     }
     let limit = threshold.ln_1p();
-    let within = |one: &&Compared| {
-        one.interval_90.is_some_and(|[low, high]| low.ln_1p() >= -limit && high.ln_1p() <= limit)
-    };
+    let within = |one: &&Compared| is_within(one.interval_90, limit);
     if others().all(|one| within(&one)) {
         return Verdict::Same(threshold);
     }
@@ -211,6 +213,11 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
     let pairs = pairs.max((recorded + 1) as f64);
     let pairs = (pairs <= MOST_PAIRS).then_some(pairs as u32);
     Verdict::Unknown { half_width, pairs }
+}
+
+/// Whether an interval is known, and within ± `limit` (a logarithm).
+fn is_within(interval: Option<[f64; 2]>, limit: f64) -> bool {
+    interval.is_some_and(|[low, high]| low.ln_1p() >= -limit && high.ln_1p() <= limit)
 }
 
 /// Whether a change is possible according to a statistic: whether it is in the statistic's 95 %
@@ -295,6 +302,9 @@ mod tests {
         };
         assert!((half_width - 0.1f64.exp_m1()).abs() < 1e-12, "{half_width}");
         assert_eq!(verdict(0.3, others(0.01, 0.008)), Verdict::Same(0.03));
+        // A change of less than half of the threshold is not worth a verdict.
+        assert!(matches!(verdict(0.014, others(0.14, 0.1)), Verdict::Unknown { .. }));
+        assert!(verdict(0.016, others(0.14, 0.1)).change().is_some());
     }
 
     #[test]

@@ -18,6 +18,8 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// At most this many rows with different counters are named.
 const COUNTERS: usize = 8;
+/// On a shared machine, a run with less time in calls may have no undisturbed call.
+const SHORT_NS: f64 = 1e9;
 /// Commands with more characters are shortened.
 const COMMAND: usize = 200;
 
@@ -213,6 +215,17 @@ pub fn notes(view: &View<'_>) -> Vec<(&'static str, String)> {
         let text = "more pairs have to be a new series; adding pairs until something differs finds \
                     differences where there are none";
         lines.push(("cannot be told", text.to_owned()));
+    }
+    let times = || diff.whole.total_ns.iter().flatten().copied();
+    let too_noisy = |verdict: &Verdict| matches!(verdict, Verdict::Unknown { pairs: None, .. });
+    if (too_noisy(&diff.whole.verdict) || any(too_noisy)) && times().any(|ns| ns < SHORT_NS) {
+        let longest = time(times().fold(0.0, f64::max));
+        let text = format!(
+            "the calls of a run take {longest}. Where other machines share this one's processors, \
+             runs of one or two seconds tell more: with more iterations in each run, more of its \
+             calls are undisturbed"
+        );
+        lines.push(("short runs", text));
     }
     if any(|verdict| verdict.change().is_some_and(|change| change.floor_unchanged)) {
         let text = "single calls can be as fast as before: contention, caches, or only part of the \

@@ -103,6 +103,29 @@ fn every_format() {
     golden.check("alone", 2, &["diff", &format!("{at}/001/a")]);
 }
 
+/// In every other pair, one of the runs was disturbed for the whole of its 400 µs.
+#[test]
+fn noisy_runs_that_are_short_should_be_longer() {
+    let scratch = Scratch::new();
+    let at = scratch.join("x.series");
+    series(&at, 8, 10_000, 0);
+    let golden = golden(&scratch);
+    let said = |at: &Path| golden.run(&["diff", at.to_str().unwrap(), "--width", "80"]).stdout;
+    assert!(!said(&at).contains("short runs"), "{}", said(&at));
+    for round in 1..=8 {
+        for (side, disturbed) in [(Side::A, round % 2), (Side::B, (round + 1) % 2)] {
+            let run = Series::run_at(&at, round, side);
+            std::fs::remove_dir_all(&run).unwrap();
+            script(side, round, 10_000 + 4_000 * u64::from(disturbed), 0).write(&run);
+        }
+    }
+    let said = said(&at);
+    assert!(
+        said.contains("too noisy") && said.contains("short runs: the calls of a run"),
+        "{said}"
+    );
+}
+
 /// B uses a tenth less processor time, although its calls take as long.
 #[test]
 fn processor_time_is_said_beside_the_whole() {
