@@ -76,7 +76,7 @@ pub use files::{
 pub use mappings::{Mapping, file_at, mapping_of, protection_of};
 pub use memory::{
     host_mmap, host_mprotect, map_present, map_private_at, map_stacks, map_wiped_on_fork,
-    map_zeros, map_zeros_at, move_mapping, populate, protect, reserve, unmap,
+    map_zeros, map_zeros_at, move_mapping, page_of, page_size, populate, protect, reserve, unmap,
 };
 pub use processes::{
     end_process, end_process_by, end_process_with, nap, parent_id, process_id, start_time,

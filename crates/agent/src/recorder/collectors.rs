@@ -83,9 +83,15 @@ pub fn any() -> bool {
 /// The requirements of `include/counterpoint/collector.h` apply.
 pub unsafe fn add(given: *const Collector, can_be_interrupted: bool) -> i32 {
     const INCOMPLETE: i32 = -1;
-    // SAFETY: collector.h requires that `given` is null or a struct that begins with its size.
-    let known = unsafe { given.as_ref() }
-        .filter(|given| given.size as usize >= size_of::<Collector>())
+    // SAFETY: collector.h requires that `given` is null or a struct that begins with its size. The
+    // other fields are not read if the struct of the caller is shorter.
+    let is_whole = |given: &*const Collector| unsafe {
+        (&raw const (**given).size).read() as usize >= size_of::<Collector>()
+    };
+    let given = Some(given).filter(|given| !given.is_null()).filter(is_whole);
+    // SAFETY: `given` is a struct of at least this size.
+    let known = given
+        .map(|given| unsafe { &*given })
         .filter(|given| given.start.is_some() && given.stop.is_some() && !given.slot.is_null());
     let Some(collector) = known.filter(|given| given.slots > 0) else { return INCOMPLETE };
     if collector.slots as usize > MOST_SLOTS {

@@ -116,21 +116,21 @@ struct Table {
 
 impl Table {
     fn store(&mut self, place: usize, value: usize) -> Result<(), i32> {
-        let page = place & !4095;
+        let page = sys::page_of(place);
         if self.page != page {
             self.protection = sys::protection_of(place).ok_or(libc::EFAULT)?;
             self.page = page;
         }
         let writable = self.protection & libc::PROT_WRITE != 0;
         if !writable {
-            sys::protect(page, 4096, self.protection | libc::PROT_WRITE)?;
+            sys::protect(page, sys::page_size(), self.protection | libc::PROT_WRITE)?;
         }
         // SAFETY: `place` was just read; it is an entry of a table of functions, and it is writable
         // now. Another thread may read the entry at the same time with a plain load. Because the
         // store is atomic, that thread gets the old pointer or the new one, never a mixture.
         unsafe { &*(place as *const AtomicUsize) }.store(value, Ordering::Release);
         if !writable {
-            sys::protect(page, 4096, self.protection)?;
+            sys::protect(page, sys::page_size(), self.protection)?;
         }
         Ok(())
     }

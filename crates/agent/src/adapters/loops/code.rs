@@ -251,13 +251,47 @@ impl Keeper<'_> {
             let mut done = 0;
             while done < *bytes {
                 let wanted = chunk.len().min((bytes - done) as usize);
-                // Loaders leave holes between pages, which are written as zeros.
-                let read = sys::copy_memory((at + done) as usize, &mut chunk[..wanted]);
-                chunk[read..wanted].fill(0);
+                copy((at + done) as usize, &mut chunk[..wanted]);
                 self.write(&chunk[..wanted])?;
                 done += wanted as u64;
             }
         }
         Ok(())
+    }
+}
+
+/// Copies memory in which pages may be missing, because loaders leave holes between segments.
+/// Missing pages are copied as zeros.
+fn copy(from: usize, to: &mut [u8]) {
+    let mut done = 0;
+    while done < to.len() {
+        done += sys::copy_memory(from + done, &mut to[done..]);
+        let page_end = sys::page_of(from + done) + sys::page_size();
+        let missing = (page_end - (from + done)).min(to.len() - done);
+        to[done..done + missing].fill(0);
+        done += missing;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_after_a_hole_is_copied() {
+        let page = sys::page_size();
+        let at = sys::map_zeros(4 * page).expect("memory");
+        // SAFETY: the four pages were just mapped, and nothing else uses them.
+        unsafe { at.write_bytes(7, 4 * page) };
+        let from = at as usize;
+        for hole in [1, 2] {
+            sys::protect(from + hole * page, page, libc::PROT_NONE).expect("protection");
+        }
+        let mut copied = vec![1; 4 * page - 10];
+        copy(from + 10, &mut copied);
+        assert!(copied[..page - 10].iter().all(|byte| *byte == 7));
+        assert!(copied[page - 10..3 * page - 10].iter().all(|byte| *byte == 0));
+        assert!(copied[3 * page - 10..].iter().all(|byte| *byte == 7));
+        sys::unmap(at, 4 * page);
     }
 }

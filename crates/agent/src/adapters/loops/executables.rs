@@ -179,11 +179,11 @@ fn found(image: &Image, at: usize, export: Option<u32>) {
 /// Makes this memory writable. Returns false if that is impossible, or if other processes share the
 /// memory.
 fn make_writable(at: usize, bytes: usize) -> bool {
-    let page = at & !4095;
-    let end = (at + bytes).next_multiple_of(4096);
-    (page..end).step_by(4096).all(|page| match sys::mapping_of(page) {
+    let size = sys::page_size();
+    let end = (at + bytes).next_multiple_of(size);
+    (sys::page_of(at)..end).step_by(size).all(|page| match sys::mapping_of(page) {
         Some((_, true)) | None => false,
         Some((protection, _)) if protection & libc::PROT_WRITE != 0 => true,
-        Some((protection, _)) => sys::protect(page, 4096, protection | libc::PROT_WRITE).is_ok(),
+        Some((protection, _)) => sys::protect(page, size, protection | libc::PROT_WRITE).is_ok(),
     })
 }

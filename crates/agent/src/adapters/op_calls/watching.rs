@@ -156,10 +156,12 @@ impl Watching {
         let hash = hash.rotate_left(7).wrapping_add(u64::from(export) + 1);
         self.hash.store(hash.wrapping_mul(0x9E37_79B9_7F4A_7C15), Ordering::Relaxed);
         self.told.store(self.told.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        // SAFETY: `calls` is null or was set by the claimed run. That run is on this thread, and
-        // the list lives until the run ends.
-        if let Some(calls) = unsafe { self.calls.load(Ordering::Relaxed).as_mut() } {
-            calls.push(export);
+        let calls = self.calls.load(Ordering::Relaxed);
+        // A second thread may run the same machine, although hosts do not allow it.
+        if !calls.is_null() && self.thread.load(Ordering::Relaxed) == Self::here() {
+            // SAFETY: the claimed run has set `calls`, and the list lives until this run ends. The
+            // run is on this thread, so no other thread uses the list.
+            unsafe { (*calls).push(export) };
         }
         true
     }

@@ -280,14 +280,14 @@ impl Library {
         // calls the linker. The linker would usually find the same function as for libtorch_cpu,
         // because that function is usually in the global scope.
         if now != ours && (now == real || self.code.contains(&now)) {
-            let page = slot & !4095;
+            let (page, bytes) = (sys::page_of(slot), sys::page_size());
             let sealed = self.sealed.contains(&slot);
-            if sealed && sys::protect(page, 4096, libc::PROT_READ | libc::PROT_WRITE).is_err() {
+            if sealed && sys::protect(page, bytes, libc::PROT_READ | libc::PROT_WRITE).is_err() {
                 return;
             }
             place.store(ours, Ordering::Release);
             if sealed {
-                let _ = sys::protect(page, 4096, libc::PROT_READ);
+                let _ = sys::protect(page, bytes, libc::PROT_READ);
             }
         }
         if self.is_torch && place.load(Ordering::Relaxed) == ours {

@@ -67,6 +67,19 @@ pub fn populate(at: usize, bytes: usize, for_writing: bool) -> Result<(), i32> {
     syscall!(libc::SYS_madvise, at, bytes, advice).map(|_| ())
 }
 
+/// Returns the size of the kernel's memory pages: 4 KiB on x86-64, up to 64 KiB on AArch64. The
+/// protection of memory can only be changed for whole pages.
+pub fn page_size() -> usize {
+    // SAFETY: `getauxval` only reads the values that the kernel has given to the process.
+    let size = unsafe { libc::getauxval(libc::AT_PAGESZ) } as usize;
+    size.max(4096)
+}
+
+/// Returns the address of the memory page that contains `at`.
+pub fn page_of(at: usize) -> usize {
+    at & !(page_size() - 1)
+}
+
 pub fn unmap(at: *mut u8, bytes: usize) {
     let _ = syscall!(libc::SYS_munmap, at, bytes);
 }
