@@ -70,10 +70,13 @@ pub fn begin() -> Option<Pager> {
         if terminal::has_begun() {
             return;
         }
-        // SAFETY: the calls are async-signal-safe, and the process id is that of a child that has
-        // not been waited for.
+        let pager = PAGER.load(Ordering::SeqCst);
+        // SAFETY: the calls are async-signal-safe. The process id is that of a child that has not
+        // been waited for; it is 0 after that, which would mean the whole process group.
         unsafe {
-            libc::kill(PAGER.load(Ordering::SeqCst), libc::SIGTERM);
+            if pager > 0 {
+                libc::kill(pager, libc::SIGTERM);
+            }
             libc::signal(signal, libc::SIG_DFL);
             libc::raise(signal);
         }

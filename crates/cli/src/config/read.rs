@@ -98,12 +98,29 @@ pub fn settings(text: &str, of_project: bool) -> Result<Settings, (usize, String
         if !right {
             return Err(wrong(format!("{name}: expected {}", known.expected)));
         }
+        if let Value::Text(text) = &value
+            && of_project
+            && known.key == Key::Events
+            && let Some(probe) = probe_of_a_file(text)
+        {
+            return Err(wrong(format!(
+                "events: {probe} names a file, so only the user's own file may have it \
+                 (~/.config/counterpoint/counterpoint.toml)"
+            )));
+        }
         if let Some((before, ..)) = found.iter().find(|(_, key, _)| *key == known.key) {
             return Err(wrong(format!("{name} is in line {before} already")));
         }
         found.push((number, known.key, value));
     }
     Ok(found)
+}
+
+/// Returns the first counter of `events` that is a probe of a function in a file.
+fn probe_of_a_file(events: &str) -> Option<&str> {
+    let names = events.split(|c: char| c == ',' || c == '{' || c == '}' || c.is_whitespace());
+    let is_probe = |name: &&str| name.starts_with("uprobe") || name.starts_with("uretprobe");
+    names.map(str::trim).find(is_probe)
 }
 
 /// Parses a value, which a comment may follow.
@@ -173,11 +190,15 @@ mod tests {
             ("top = 1\ntop = 2", 2, "top is in line 1 already"),
             ("pager = \"sh -c evil\"", 1, "pager names a program or a path"),
             ("events-dir = \"/x\"", 1, "events-dir names a program or a path"),
+            ("events = \"{page-faults,uprobe:/x:f}\"", 1, "events: uprobe:/x:f names a file"),
+            ("events = ' uretprobe:y:g'", 1, "events: uretprobe:y:g names a file"),
             ("top = 99999999999999999999999", 1, "top: expected a text in quotes or a number"),
         ] {
             let (at, said) = settings(text, true).unwrap_err();
             assert!(at == line && said.starts_with(why), "{text}: {at}: {said}");
         }
-        assert!(settings("pager = \"less -S\"", false).is_ok());
+        for users in ["pager = \"less -S\"", "events = \"uprobe:/x:f\""] {
+            assert!(settings(users, false).is_ok(), "{users}");
+        }
     }
 }

@@ -56,9 +56,17 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
             }
         };
         // If the user typed a counter twice, the second one is left out.
-        if piece.labels.iter().all(|(name, _)| known.insert(name.clone())) {
-            pieces.push(piece);
+        let twice = piece.labels.iter().find(|(name, _)| known.contains(name));
+        if let Some((_, label)) = twice {
+            if piece.labels.iter().any(|(name, _)| !known.contains(name)) {
+                chosen.notes.push(format!(
+                    "IREE_HOOK_PERF_EVENT_TYPES: {label} is counted already; {entry} is left out"
+                ));
+            }
+            continue;
         }
+        known.extend(piece.labels.iter().map(|(name, _)| name.clone()));
+        pieces.push(piece);
     }
     let counters = fit(&resolver, machine, &mut pieces, &mut chosen);
     let labels: BTreeMap<&String, &String> =
@@ -171,6 +179,15 @@ mod tests {
             assert_eq!(chosen.labels, ["task-clock", "sim/a,readings=0:1/"]);
         }
         assert!(chosen.notes.iter().any(|n| n.contains("nonsense") && n.contains("left out")));
+    }
+
+    #[test]
+    fn a_group_that_repeats_a_counter_is_left_out_with_a_note() {
+        let [a, b] = ["sim/a,readings=0:1/", "sim/b,readings=0:2/"];
+        let chosen = choose(&format!("{a},{{{a},{b}}},{a},{b}"), &Machine::here());
+        assert_eq!(chosen.list, format!("{a},{b}"));
+        let [note] = chosen.notes.as_slice() else { panic!("{:?}", chosen.notes) };
+        assert!(note.contains(&format!("{{{a},{b}}} is left out")), "{note}");
     }
 
     #[test]

@@ -104,6 +104,8 @@ fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize),
         let name = profile.ops.get(dispatch.op).map_or("", |op| op.name.as_str());
         by_function.entry((name, dispatch.of)).or_default().push(dispatch);
     }
+    // The dispatches of each process are in order, but those of all processes are not.
+    by_function.values_mut().for_each(|all| all.sort_by_key(|dispatch| dispatch.begin));
     let on_host = |at: &usize| bundle.slices[*at].row.kind == RowKind::Host;
     let wanted: Vec<usize> = bundle.dispatches().filter(on_host).collect();
     let mut of_process: BTreeMap<usize, usize> = BTreeMap::new();

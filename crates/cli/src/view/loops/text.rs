@@ -168,8 +168,9 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     let mut add =
         |rank: u8, title: &'a str, kind: Kind, cell: &dyn Fn(&Line<'_>) -> Option<String>| {
             let cells: Vec<Option<String>> = lines.iter().map(cell).collect();
-            // A column is left out if none of its values is known.
-            if rank == 0 || cells.iter().any(Option::is_some) {
+            // A column is left out if none of its values is known. Cells that never have a value for
+            // threads are empty.
+            if rank == 0 || cells.iter().flatten().any(|cell| !cell.is_empty()) {
                 let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(missing)).collect();
                 columns.push(Shown { name: title, title: title.to_owned(), rank, kind, cells });
             }

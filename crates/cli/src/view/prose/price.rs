@@ -43,9 +43,10 @@ fn too_much(totals: &Price) -> Option<String> {
         return None;
     }
     let cost = format!("recording took {} more processor time", percent(of_program.value));
-    Some(match totals.of_program_by_calls.is_some_and(|part| part > WORTH_SAYING) {
-        true => format!("{cost} ({BUDGET} limits it)"),
-        false => format!("{cost}, most of it at start-up"),
+    Some(match totals.of_program_by_calls {
+        Some(part) if part > WORTH_SAYING => format!("{cost} ({BUDGET} limits it)"),
+        Some(part) if 2.0 * part > of_program.value => cost,
+        _ => format!("{cost}, most of it at start-up"),
     })
 }
 
