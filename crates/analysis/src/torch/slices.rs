@@ -138,7 +138,7 @@ impl Slices {
                     b'X' => {
                         if let Some(slice) = self.slice(all, event, around) {
                             // A damaged event may contain a row that does not exist.
-                            if event.row.0 as usize <= all.row_count() {
+                            if (event.row.0 as usize) < all.row_count() {
                                 self.rows.resize_with(self.rows.len().max(row + 1), Vec::new);
                                 self.rows[row].push(slice);
                             }

@@ -64,11 +64,10 @@ impl Tensor {
 /// integers are ignored, because they are indices. `None` if the types differ, or if a type is not
 /// known.
 pub fn number_of(tensors: &[Tensor]) -> Option<Number> {
-    let floats = |tensor: &&Tensor| tensor.number.is_none_or(|number| number.is_float);
-    let mut numbers = tensors.iter().filter(floats).map(|tensor| tensor.number).peekable();
-    if numbers.peek().is_none() {
-        return tensors.first()?.number;
-    }
+    let is_float = |tensor: &Tensor| tensor.number.is_none_or(|number| number.is_float);
+    let any_float = tensors.iter().any(is_float);
+    let counted = tensors.iter().filter(|tensor| is_float(tensor) || !any_float);
+    let mut numbers = counted.map(|tensor| tensor.number);
     let first = numbers.next()??;
     numbers.all(|number| number == Some(first)).then_some(first)
 }

@@ -94,6 +94,12 @@ extern "C" fn on_bus_error(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_v
         // SAFETY: `before` is an action that sigaction returned, and is never freed.
         unsafe { libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut()) };
     }
+    if code <= 0 {
+        // Another process has sent the signal, so no instruction is repeated. The earlier handler
+        // gets this second signal when this handler returns.
+        // SAFETY: `raise` is async-signal-safe.
+        unsafe { libc::raise(libc::SIGBUS) };
+    }
 }
 
 fn replace(range: Range<usize>) -> bool {

@@ -62,10 +62,15 @@ fn show(id: &Option<Scalar<'_>>) -> String {
 
 impl Check {
     fn finish(mut self) -> Report {
-        for (at, _) in self.open.values().flat_map(|all| all.iter().map(|at| (*at, ()))) {
+        // A report keeps the first findings of each kind, so they are made in the order of the file.
+        let mut open: Vec<u64> = self.open.values().flatten().copied().collect();
+        open.sort_unstable();
+        for at in open {
             self.report.find(at, "begin without an end", "a begin (B) whose end (E) is missing");
         }
-        for ((_, id), (at, ends)) in &self.arrows {
+        let mut arrows: Vec<_> = self.arrows.iter().collect();
+        arrows.sort_unstable_by_key(|(name, (at, _))| (*at, *name));
+        for ((_, id), (at, ends)) in arrows {
             match *ends {
                 STARTED => {
                     let what = format!("flow {id} starts and never finishes");

@@ -135,7 +135,7 @@ fn depth() {
 fn many_shapes() {
     let mut shapes = Shapes::default();
     for round in 0..2 {
-        for number in 0..1_500 {
+        for number in 0..2_100 {
             let spaces = " ".repeat(number);
             taken(
                 &mut shapes,
