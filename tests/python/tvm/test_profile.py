@@ -314,6 +314,17 @@ def test_two_profiles_at_once(mlp):
     assert support.counted(inner.report(all=True)) == once
 
 
+def test_a_second_profile_says_that_its_output_is_not_made(mlp, tmp_path, capfd):
+    vm, entry, args = mlp
+    second = tmp_path / "second.cpt"
+    with cp.profile(vm, counters=[], output=str(tmp_path / "first.cpt")):
+        with cp.profile(vm, counters=[], output=str(second)):
+            vm[entry](*args)
+    said = capfd.readouterr().err
+    assert "second.cpt" in said and "is not made" in said and "first.cpt" in said, said
+    assert not second.exists()
+
+
 def test_a_report_while_the_profile_is_open(mlp):
     vm, entry, args = mlp
     with cp.profile(vm, counters=[]) as prof:

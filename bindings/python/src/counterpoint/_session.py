@@ -221,6 +221,11 @@ def begin(native: _agent.Recorder, request: Request) -> Session:
                     f" that counts {_list(request)} cannot be open at the same time: end the first, or"
                     " ask both for the same counters"
                 )
+            elif request.output is not None and request.output != session.request.output:
+                tell(
+                    f"output={request.output!r} is not made: a profile that is already open in this"
+                    f" process records into {session.path}"
+                )
             session.holders += 1
             return session
         session = Session(native, request)
