@@ -49,6 +49,9 @@ int guarded(Params* params, size_t size, Body body) noexcept {
   } catch (const std::exception& e) {
     std::fprintf(stderr, "queue: %s\n", e.what());
     return -1;
+  } catch (...) {
+    std::fprintf(stderr, "queue: an exception of an unknown type\n");
+    return -1;
   }
 }
 
