@@ -16,6 +16,10 @@ these ways do.
 of them is left out. A step of a way is compared with the step of the same number of the way `alone`, which ran
 within a few seconds of it. The middle half of these differences is averaged.
 
+`quiet-cpu` and `quiet-wall` are the times that all steps would take if each were like the shortest eighth of
+them, with the fewest disturbances. Where other machines use the same cores, a disturbance takes a third more
+time, and lasts for longer than a step.
+
 The program says `turn` in a line of its own before each step, and waits for a line on its standard input. At its
 end it prints Google Benchmark's JSON, in which `cpu_time` and `real_time` are those of a step, and `steps`
 contains the times of each step.
@@ -88,11 +92,12 @@ def middle(values):
 
 
 def typical(way, alone):
-    """Returns the times of all steps without what happened in few of them."""
+    """Returns the times of all steps without what happened in few of them, and without what happened in most."""
     for clock in ("cpu", "wall"):
         own, theirs = (of.found["steps"][clock] for of in (way, alone))
         more = middle([a - b for a, b in zip(own, theirs, strict=True)])
         yield f"typical-{clock}", (middle(theirs) + more) * len(own), "ns"
+        yield f"quiet-{clock}", statistics.mean(sorted(own)[: max(1, len(own) // 8)]) * len(own), "ns"
 
 
 def main():

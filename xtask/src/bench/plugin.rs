@@ -96,7 +96,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
                 .into(),
             format!(
                 "a million: wall time of `plugin run` with {EVENTS} kernels of three names, minus that \
-                 without events; the profile is on tmpfs"
+                 with one event; the profile is on tmpfs"
             ),
         ],
     })

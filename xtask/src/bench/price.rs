@@ -183,6 +183,8 @@ pub fn prepare_torch(layout: &Layout) -> Result<Plan> {
                 figures.extend([
                     slowdown("processor time of typical steps", "typical-cpu", at_most),
                     slowdown("wall time of typical steps", "typical-wall", at_most),
+                    slowdown("processor time of quiet steps", "quiet-cpu", at_most),
+                    slowdown("wall time of quiet steps", "quiet-wall", at_most),
                     part(
                         "true / stated, typical steps",
                         "typical-cpu",
@@ -201,6 +203,7 @@ pub fn prepare_torch(layout: &Layout) -> Result<Plan> {
             "the processes of a round take turns with their steps, and no two run at the same time".into(),
             "processor time of the steps: of all threads, without the start and the end of the process, divided by that of the process without the recorder".into(),
             "typical steps: the mean of the middle half of the differences between a step and the step of the same number without the recorder, which ran within seconds of it".into(),
+            "quiet steps: as if all steps were like the shortest eighth of them".into(),
             "true / stated: the difference of these two, divided by the cost that the report states for the calls; 0.8 to 1.25 is within 25 %".into(),
         ],
     })
@@ -255,7 +258,6 @@ fn compare(layout: &Layout, program: &Path, workloads: Vec<Workload>, modes: &[M
         rounds: USUAL_ROUNDS,
         notes: vec![
             "processor time: of the whole process, divided by that without the recorder in the same round".into(),
-            "typical steps: the mean of the middle half of the differences between a step and the step of the same number without the recorder, which ran within seconds of it".into(),
             "true / stated: the difference of these two, divided by the cost that the report states; 0.83 to 1.25 is within 20 %".into(),
             "true / stated, calls: the same of the inferences alone, without the start and the end of the process".into(),
             "an interval that is wider than the target says that the cost is lost in the noise between processes".into(),
