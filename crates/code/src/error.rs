@@ -11,12 +11,14 @@ pub enum CodeError {
     #[error("code of {0} cannot be decoded (only x86-64 and little-endian AArch64 can)")]
     Machine(String),
     /// A part is larger than in any real program.
-    #[error("the {what} has {bytes} bytes, more than can be read")]
+    #[error("the {what} has {size} {unit}, more than can be read")]
     TooLarge {
         /// The part: `file`, `function`, …
         what: &'static str,
         /// The part's size.
-        bytes: u64,
+        size: u64,
+        /// The unit of the size: `bytes`, `instructions`, …
+        unit: &'static str,
     },
     /// No code uses the descriptor.
     #[error("no instrumented function was found in the code")]

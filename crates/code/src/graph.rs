@@ -103,7 +103,11 @@ impl Code {
             }
             tables.extend(new);
         }
-        Err(CodeError::TooLarge { what: "nest of jump tables", bytes: MOST_ROUNDS as u64 })
+        Err(CodeError::TooLarge {
+            what: "nest of jump tables",
+            size: MOST_ROUNDS as u64,
+            unit: "levels",
+        })
     }
 
     fn blocks(
@@ -196,9 +200,13 @@ impl Code {
             for insn in &self.insns[self.blocks[block].first..self.blocks[block].end] {
                 state.step(world, insn);
             }
-            budget = budget
-                .checked_sub(self.blocks[block].end - self.blocks[block].first)
-                .ok_or(CodeError::TooLarge { what: "function", bytes: self.insns.len() as u64 })?;
+            budget = budget.checked_sub(self.blocks[block].end - self.blocks[block].first).ok_or(
+                CodeError::TooLarge {
+                    what: "function",
+                    size: self.insns.len() as u64,
+                    unit: "instructions",
+                },
+            )?;
             for node in self.graph.of(block as u32 + 1) {
                 let next = *node as usize - 1;
                 let changed = match &mut self.states[next] {
@@ -206,8 +214,11 @@ impl Code {
                     unknown => {
                         slots += state.slots();
                         if slots > MOST_SLOTS {
-                            let bytes = self.insns.len() as u64;
-                            return Err(CodeError::TooLarge { what: "stack of a function", bytes });
+                            return Err(CodeError::TooLarge {
+                                what: "stack of a function",
+                                size: slots as u64,
+                                unit: "slots",
+                            });
                         }
                         *unknown = Some(state.clone());
                         true
@@ -314,7 +325,11 @@ fn reach(
         while !insns.contains_key(&at) {
             let Some(insn) = reader.at(at) else { break };
             if insns.len() == MOST_INSNS {
-                return Err(CodeError::TooLarge { what: "function", bytes: MOST_INSNS as u64 });
+                return Err(CodeError::TooLarge {
+                    what: "function",
+                    size: MOST_INSNS as u64,
+                    unit: "instructions",
+                });
             }
             insns.insert(at, insn);
             work.extend(targets(&insn, tables).into_iter().filter(|to| !leaves(*to, own, image)));

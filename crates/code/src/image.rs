@@ -95,7 +95,11 @@ impl Image {
     /// placed one after the other, from address 0 on, code first.
     pub fn elf(bytes: &[u8]) -> Result<Self, CodeError> {
         if bytes.len() as u64 > MOST_BYTES {
-            return Err(CodeError::TooLarge { what: "file", bytes: bytes.len() as u64 });
+            return Err(CodeError::TooLarge {
+                what: "file",
+                size: bytes.len() as u64,
+                unit: "bytes",
+            });
         }
         let file =
             ElfFile64::<Endianness>::parse(bytes).map_err(|e| CodeError::Elf(e.to_string()))?;
@@ -195,7 +199,11 @@ impl Image {
         // The sum of all segments is limited, because several headers may refer to the same bytes.
         self.total += bytes.len() as u64;
         if self.total > self.most || self.segments.len() == MOST_SEGMENTS {
-            return Err(CodeError::TooLarge { what: "sum of segments", bytes: self.total });
+            return Err(CodeError::TooLarge {
+                what: "sum of segments",
+                size: self.total,
+                unit: "bytes",
+            });
         }
         self.segments.push(Segment { address, bytes: bytes.to_vec(), executable });
         Ok(())
@@ -270,9 +278,11 @@ impl Image {
         for (number, (index, at)) in places.iter().enumerate() {
             let Ok(section) = file.section_by_index(object::SectionIndex(*index)) else { continue };
             for (offset, relocation) in section.relocations() {
-                left = left
-                    .checked_sub(1)
-                    .ok_or(CodeError::TooLarge { what: "sum of relocations", bytes: self.file })?;
+                left = left.checked_sub(1).ok_or(CodeError::TooLarge {
+                    what: "sum of relocations",
+                    size: self.file,
+                    unit: "bytes",
+                })?;
                 let RelocationTarget::Symbol(symbol) = relocation.target() else { continue };
                 let Ok(symbol) = file.symbol_by_index(symbol) else { continue };
                 let RelocationFlags::Elf { r_type } = relocation.flags() else { continue };

@@ -205,8 +205,9 @@ pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
         read += 1;
         budget = budget.saturating_sub(code.insns.len());
         if budget == 0 || read > MOST_FUNCTIONS {
-            let bytes = (MOST_INSNS - budget) as u64;
-            all.failed.push((start, CodeError::TooLarge { what: "code of the module", bytes }));
+            let size = (MOST_INSNS - budget) as u64;
+            let what = "code of the module";
+            all.failed.push((start, CodeError::TooLarge { what, size, unit: "instructions" }));
             break;
         }
         // If the function's start is not known, its code was read from the instruction that reads
@@ -218,8 +219,8 @@ pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
         let loops = 1 + code.loops.all.len();
         let work = hooks.gates.len().saturating_mul(loops).saturating_mul(code.blocks.len());
         if work > MOST_WORK {
-            let bytes = code.insns.len() as u64;
-            all.failed.push((start, CodeError::TooLarge { what: "nest of loops", bytes }));
+            let (what, size) = ("nest of loops", code.insns.len() as u64);
+            all.failed.push((start, CodeError::TooLarge { what, size, unit: "instructions" }));
             continue;
         }
         if !hooks.gates.is_empty() {

@@ -11,7 +11,8 @@ use crate::terminal::visible;
 pub fn plain(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in visible(text).chars() {
-        if matches!(c, '&' | '|' | '*' | '_' | '`' | '\\' | '<' | '>' | '[' | ']' | '#' | '@' | '~') {
+        if matches!(c, '&' | '|' | '*' | '_' | '`' | '\\' | '<' | '>' | '[' | ']' | '#' | '@' | '~')
+        {
             escaped.push('\\');
         }
         escaped.push(c);
